@@ -14,6 +14,7 @@
 #include "experiments/pairs/paired_run.h"
 #include "experiments/pairs/plan.h"
 #include "experiments/progress.h"
+#include "experiments/replay/packed_rows.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
 #include "models/config.h"
@@ -24,6 +25,8 @@
 
 enum { MAX_NEEDS = 32 };       // devices
 #define ASSUMED_BANDWIDTH 10e9 // bytes a second
+// Bytes of a stored text, of its tokens and of its steps, without what `record` adds.
+enum { TEXT_BYTES = 300, TOKEN_BYTES = 10, STEP_BYTES = 50 };
 
 struct plan {
     const struct experiment *e;
@@ -235,19 +238,14 @@ static void print_shard(const struct plan *p)
             (long long)experiment_cells(e) * e->prompts.n * e->repeat);
 }
 
-static void print_summary(const struct plan *p)
+// The target that is open.
+static void print_target(const struct plan *p)
 {
     const struct experiment *e = p->e;
     const struct model *m = p->opened.target.model;
-    int listed;
-    const int n = experiment_cells(e), left_out = experiment_left_out(e, &listed);
-    char time[32];
-    progress_time((int64_t)p->ns, time, sizeof(time));
-
-    fprintf(p->out, "%s: %d cells, %d prompts of %d turns, %d %s\n", e->name, n, e->prompts.n, experiment_turns(e),
-            e->repeat, e->repeat == 1 ? "repeat" : "repeats");
-    fprintf(p->out, "target   %s: %s weights, %s activations, %s cache, on %s%s\n         %s, %s\n", e->target,
-            model_type(m), activations_names[model_activations(m)], type_facts[p->opened.target.cache].name, e->device,
+    fprintf(p->out, "target   %s: %s weights, %s activations, %s cache, on %s%s\n         %s, %s\n",
+            p->opened.chosen->model, model_type(m), activations_names[model_activations(m)],
+            type_facts[p->opened.target.cache].name, p->opened.chosen->device,
             model_config(m)->inflated != NULL ? "; marked as inflated" : "", p->opened.processor,
             p->opened.target.backend->describe(p->opened.target.backend));
     fprintf(p->out,
@@ -256,6 +254,15 @@ static void print_summary(const struct plan *p)
             e->prompts_file, p->opened.chat.label, (double)p->opened.tokens / e->prompts.n, p->opened.longest,
             e->new_tokens, p->opened.context);
     print_memory(p);
+}
+
+static void print_end(const struct plan *p)
+{
+    const struct experiment *e = p->e;
+    int listed;
+    const int left_out = experiment_left_out(e, &listed);
+    char time[32];
+    progress_time((int64_t)p->ns, time, sizeof(time));
     if (p->turns == 0)
         fprintf(p->out, "time     none: all results are in the database\n");
     else
@@ -263,6 +270,10 @@ static void print_summary(const struct plan *p)
                 p->from_bandwidth
                     ? ";\n         estimated from the size of the weights at 10 GB/s, as the database has no such run"
                     : ", at the speed of\n         earlier runs in the database");
+    if (p->turns > 0)
+        fprintf(p->out, "disk     at most %.1f MB for these turns%s\n",
+                (double)p->turns * (TEXT_BYTES + (double)e->new_tokens * (TOKEN_BYTES + STEP_BYTES)) / 1e6,
+                e->trials || e->expected || e->rows != ROWS_NONE ? ", without what `record` adds" : "");
     if (e->shard.of > 1)
         print_shard(p);
     if (left_out > 0)
@@ -273,22 +284,46 @@ static void print_summary(const struct plan *p)
         fprintf(p->out, "done     conversations, over all repeats\n");
 }
 
+static bool add_target(struct plan *p, int target, struct error *err)
+{
+    const struct experiment *e = p->e;
+    const int first = target * target_groups(e);
+    if (!loaded_experiment_open(&p->opened, e, target, err))
+        return false;
+    p->needs = 0;
+    if (e->target.n > 1)
+        text_printf(&p->cells, "\n%s\n", e->target.entry[target].shown);
+    bool ok = true;
+    for (int g = first; g < first + target_groups(e) && ok; g++)
+        ok = division_count(&p->division, g, e->shard.index) == 0 || add_group(p, g, err);
+    if (ok)
+        print_target(p);
+    loaded_experiment_close(&p->opened);
+    return ok;
+}
+
 bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, struct error *err)
 {
-    struct plan p = { .e = e, .store = s, .out = out };
-    if (!loaded_experiment_open(&p.opened, e, err))
-        return false;
+    char *summary = NULL;
+    size_t bytes;
+    struct plan p = { .e = e, .store = s, .out = open_memstream(&summary, &bytes) };
+    if (p.out == NULL)
+        memory_out(0);
     p.division = division_of(e, e->shard.of);
+    fprintf(p.out, "%s: %d cells, %d prompts of %d turns, %d %s\n", e->name, experiment_cells(e), e->prompts.n,
+            experiment_turns(e), e->repeat, e->repeat == 1 ? "repeat" : "repeats");
     text_puts(&p.cells, "\n  cell              conversations   drafter, rule\n");
     bool ok = true;
-    for (int g = 0; g < groups(e) && ok; g++)
-        ok = division_count(&p.division, g, e->shard.index) == 0 || add_group(&p, g, err);
-    if (ok) {
-        print_summary(&p);
+    for (int target = 0; target < e->target.n && ok; target++)
+        ok = add_target(&p, target, err);
+    print_end(&p);
+    fclose(p.out);
+    if (ok) { // nothing is printed of an experiment that cannot be opened
+        fputs(summary, out);
         fputs(p.cells.s, out);
     }
+    free(summary);
     free(p.cells.s);
     division_free(&p.division);
-    loaded_experiment_close(&p.opened);
     return ok;
 }

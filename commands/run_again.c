@@ -228,7 +228,7 @@ static bool reproduce(struct again_run *r, bool *same, struct error *err)
     struct loaded_experiment o = { 0 };
     printf("run %-6lld %s: %s, %s, %s\n", (long long)r->run.id, r->experiment, r->drafter, r->rule, r->sampling);
     struct experiment *e = experiment_again(r, err);
-    bool ok = e != NULL && loaded_experiment_open(&o, e, err) && find_changes(r, &o, err);
+    bool ok = e != NULL && loaded_experiment_open(&o, e, 0, err) && find_changes(r, &o, err);
     if (ok && r->changes.n == 0) {
         printf("inputs     are the same: model, drafter, tokenizer, prompts and settings\n");
         ok = decode_again(r, &o, same, err);

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "core/error.h"
@@ -64,17 +65,18 @@ static void print_end(const struct experiment *e, const char *db)
         fprintf(stderr, "Results are in %s; `speclab report --db %s` prints them.\n", db, db);
 }
 
-static int run(const struct usage *u, const struct experiment *e, const char *db)
+static int run(const struct usage *u, const struct experiment *e, const char *db, bool quiet)
 {
     struct error err;
     struct store *s = store_open(db, &err);
     if (s == NULL)
         return command_fail(u, &err);
     const volatile int *stop = interrupt_catch();
-    bool ok = check_shard(s, e, &err) && experiment_run(e, s, stderr, stop, &err);
+    bool ok = check_shard(s, e, &err) && experiment_run(e, s, quiet ? NULL : stderr, stop, &err);
     store_close(s);
     if (ok) {
-        print_end(e, db);
+        if (!quiet)
+            print_end(e, db);
         return 0;
     }
     if (*stop != 0) {
@@ -86,11 +88,11 @@ static int run(const struct usage *u, const struct experiment *e, const char *db
 }
 
 // db NULL: the default.
-static int run_into(const struct usage *u, const struct experiment *e, bool dry, const char *db)
+static int run_into(const struct usage *u, const struct experiment *e, bool dry, bool quiet, const char *db)
 {
     char *own = e->shard.of > 1 ? xformat("results-%d-of-%d.db", e->shard.index, e->shard.of) : xstrdup("results.db");
     db = db != NULL ? db : own;
-    const int status = dry ? dry_run(u, e, db) : run(u, e, db);
+    const int status = dry ? dry_run(u, e, db) : run(u, e, db, quiet);
     free(own);
     return status;
 }
@@ -109,7 +111,7 @@ static int again(const struct usage *u, const struct again *a)
 static const char about[] =
     "Runs all cells of an experiment and stores every step in the database. Results that the\n"
     "database already has are not run again: after Ctrl-C, a crash or a change to the file,\n"
-    "the same command resumes. Progress goes to stderr.\n\n"
+    "the same command resumes. Progress goes to stderr. Exit status: 130 after Ctrl-C.\n\n"
     "With --again it runs a stored run again, with `none` beside it, and says whether it comes out the same. First it compares\n"
     "the hashes of weights, configuration, tokenizer and prompts, and every setting, with the stored ones; what has changed is\n"
     "listed, and nothing is run. Then texts and steps are compared one by one, acceptance and speedup prompt by prompt: outside\n"
@@ -123,14 +125,16 @@ static const char examples[] = "  speclab run experiments/demo.yaml --dry-run\n"
 
 static const struct mode modes[] = {
     { "again", "db out limit no-probe" },
-    { NULL, "db shard dry-run mix no-probe" },
+    { NULL, "db shard dry-run mix no-probe set quiet log" },
 };
 
 int command_run(int argc, char **argv)
 {
     struct again a = { .db = "results.db" };
     const char *db = NULL, *shard = NULL;
-    bool dry = false, mix = false;
+    const char *log = NULL;
+    struct flag_texts set = { 0 };
+    bool dry = false, mix = false, quiet = false;
     const struct flag flags[] = {
         { "db", FLAG_TEXT, &db, "FILE", "database for the results; default: results.db, of a shard\nresults-I-of-N.db",
           0, 0 },
@@ -138,12 +142,17 @@ int command_run(int argc, char **argv)
           "only part I, from 0, of N of the work, into a database of\nits own; none: all of it. Default in a job array of Slurm:\n"
           "by SLURM_ARRAY_TASK_ID",
           0, 0 },
-        { "dry-run", FLAG_ON, &dry, NULL, "only print the cells, what is done of each, memory\nand the estimated time",
-          0, 0 },
+        { "dry-run", FLAG_ON, &dry, NULL,
+          "only print the cells, what is done of each, memory,\nand the estimated time and size of the results", 0, 0 },
         { "mix", FLAG_ON, &mix, NULL,
           "resume runs with texts of another revision or instruction\nset; bits may differ, and both are recorded", 0,
           0 },
         { "no-probe", FLAG_ON, &a.no_probe, NULL, "do not measure memory and processors before the first text", 0, 0 },
+        { "set", FLAG_TEXTS, &set, "KEY=VALUE",
+          "change the file's settings: limits.new_tokens=64,\ncells.drafter.1.tokens=3 (values are YAML, lists count\nfrom 0); may be given several times",
+          0, 0 },
+        { "quiet", FLAG_ON, &quiet, NULL, "print errors only", 0, 0 },
+        { "log", FLAG_TEXT, &log, "FILE", "append lines of progress with their times (UTC) to FILE", 0, 0 },
         { "again", FLAG_INT, &a.run, "RUN", "instead of FILE.yaml: run this run of the database again", 1, 1LL << 62 },
         { "out", FLAG_TEXT, &a.out, "FILE",
           "with --again: database for the new run; default: one that\nis removed again", 0, 0 },
@@ -167,13 +176,20 @@ int command_run(int argc, char **argv)
         return again(&u, &a);
     }
     struct shard part;
-    struct experiment *e = shard_read(shard, &part, &err) ? experiment_load(operand[0], &err) : NULL;
+    struct experiment *e =
+        shard_read(shard, &part, &err) ? experiment_load_with(operand[0], set.text, set.n, &err) : NULL;
     if (e == NULL)
         return usage_fail(&u, "%s", err.text);
     e->mix = mix;
     e->probe = !a.no_probe;
     e->shard = part;
-    status = run_into(&u, e, dry, db);
+    e->log = log != NULL && !dry ? fopen(log, "a") : NULL;
+    if (log != NULL && !dry && e->log == NULL)
+        status = usage_fail(&u, "--log %s: %s", log, strerror(errno));
+    else
+        status = run_into(&u, e, dry, quiet, db);
+    if (e->log != NULL)
+        fclose(e->log);
     experiment_free(e);
     return status;
 }

@@ -241,7 +241,8 @@ static struct json *partial(void)
 {
     struct json *any = json_new_object();
     return json_add(any, JSON("sampling", json_new_object()), JSON("batch", json_new_object()),
-                    JSON("rule", json_new_object()), JSON("drafter", json_new_object()));
+                    JSON("rule", json_new_object()), JSON("drafter", json_new_object()),
+                    JSON("target", json_new_object()));
 }
 
 static struct json *one_or_list(struct json *one)
@@ -257,8 +258,8 @@ static struct json *cells(void)
         JSON("sampling", axis("sampling", false, "sampling stages with their values; a list varies them")),
         JSON("batch", axis("batch", true, "how many texts are decoded at a time; a list varies it")),
         JSON("rule", axis("rule", false, "rules, by name or with options; a list varies them")),
-        JSON("drafter",
-             axis("drafter", false, "drafters, by name or with options; a list varies them; none is added")));
+        JSON("drafter", axis("drafter", false, "drafters, by name or with options; a list varies them; none is added")),
+        JSON("target", json_object_of(JSON("description", "targets, if they are not given beside `cells`"))));
     struct json *zip = mapping(json_clone(axes));
     json_add(axes, JSON("zip", one_or_list(zip)), JSON("exclude", one_or_list(mapping(partial()))));
     return described(mapping(axes), &(struct option){ .help = "the cells: every combination of these lists" });
@@ -298,7 +299,8 @@ static struct json *file_schema(void)
     struct json *root = NULL, *needed = NULL;
     for (const struct experiment_part *p = experiment_parts; p->keys != NULL; p++) {
         struct json *properties = json_new_object(), *part = mapping(properties), *own = required(p->keys);
-        add_options(properties, p->keys, false);
+        const bool target = p->key != NULL && strcmp(p->key, "target") == 0; // one or several, here or under `cells`
+        add_options(properties, p->keys, target);
         add_other_keys(properties, p->key);
         if (p->key == NULL) {
             root = part;
@@ -310,6 +312,11 @@ static struct json *file_schema(void)
         json_free(own);
         if (p->required)
             json_push(needed, json_new_text(p->key));
+        if (target) {
+            struct json *forms = list_of(part);
+            json_push(forms, typed("array"));
+            part = json_object_of(JSON("anyOf", forms));
+        }
         json_set(json_get(root, "properties"), p->key, part);
     }
     json_set(root, "patternProperties", json_object_of(JSON("^x-", json_new_object())));

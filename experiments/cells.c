@@ -54,8 +54,8 @@ static struct settings *cell_settings(const struct loaded_experiment *o, struct 
     struct settings *s = settings_map(), *stop = settings_list();
     put_text(s, "name", e->name);
     struct settings *target = put_map(s, "target");
-    put_text(target, "model", e->target);
-    put_text(target, "device", e->device);
+    put_text(target, "model", o->chosen->model);
+    put_text(target, "device", o->chosen->device);
     put_text(target, "activations", activations_names[model_activations(o->target.model)]);
     put_text(target, "cache", type_facts[o->target.cache].name);
     put_int(s, "threads", e->threads);

@@ -1,12 +1,13 @@
 // cells.h - an experiment, as its file defines it, and its cells.
 //
 //     experiment          the file, checked, with defaults filled in (experiment.c)
-//     loaded_experiment   with its target; values that depend on the model are resolved (loaded_experiment.c)
-//     cell                one choice from each list under `cells`: one row of table `run` (cells.c; which there are: experiments/sweep)
+//     loaded_experiment   with one of its targets; values that depend on the model are resolved (loaded_experiment.c)
+//     cell                a target, and one choice from each list under `cells`: one row of table `run` (cells.c; which there are: experiments/sweep)
 //     group               the cells that differ only in drafter or rule; they run side by side (group.c)
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include "core/digest.h"
 #include "engine/engine.h"
 #include "engine/prompts.h"
@@ -23,12 +24,18 @@ struct target_cache;
 enum { MAX_REPEATS = (1 << 8) - 1 }; // MAX_PROMPTS and MAX_TURNS are further limits
 #define SLICE_NS ((int64_t)1e9)
 
-struct entry {                    // one value of a list under `cells`
+struct chosen_target {
+    char *model, *device; // model: as in the file
+    struct precision precision;
+};
+
+struct entry {                    // one target, or one value of a list under `cells`
     const struct settings *given; // read from the file or the defaults; NULL: `none`, added automatically
     struct settings *settings;    // canonical: all options, one spelling, one order; owned
     char *shown;                  // text for reports: options that differ from the defaults, "ngram(longest=5)"
     char *options;                // those of a drafter or a rule that are shown, as JSON: {"longest": "5"}
     char *text;                   // the settings on one line
+    struct chosen_target target;  // set if the entry is a target
 };
 
 struct entries {
@@ -36,14 +43,12 @@ struct entries {
     struct entry *entry; // (n) all different
 };
 
-enum { SAMPLING, BATCH, RULE, DRAFTER, AXES }; // the lists under `cells`
+enum { SAMPLING, BATCH, RULE, DRAFTER, TARGET, AXES }; // the lists under `cells`, and the targets
 
 struct experiment {
     char *path, *folder;           // path: the YAML file; folder: base of relative paths
     struct settings *file, *lists; // lists: the values of the lists under `cells` (experiments/sweep)
     char *name;
-    char *target, *device; // target: spelled as in the file
-    struct precision precision;
     int threads;                 // resolved: 0 in the file means all processors
     char *prompts_file, *chat;   // spelled as in the file
     struct json *chat_variables; // variables of the template; NULL: none
@@ -63,6 +68,7 @@ struct experiment {
     bool share_prompts; // the cells of a pair compute a prompt once (verifier/target_cache.h)
     struct shard shard; // set by the command, not the file: the part of the work that is run; { 0 }: all
     bool probe;      // set by the command, not the file: measure the machine before the first text (table environment)
+    FILE *log;       // set by the command, not the file: lines of progress with their times; NULL: none
     bool mix;        // set by the command, not the file: resume runs where bits may differ (results/store.h)
     int none;        // the drafter `none`: the baseline of every speedup
     int first_rule;  // the rule whose `none` rules with bonus_alone share; rule.n: no such rule is listed
@@ -70,7 +76,7 @@ struct experiment {
     bool rule_added; // the last rule was added, for `none` alone
     union {
         struct {
-            struct entries sampling, batch, rule, drafter;
+            struct entries sampling, batch, rule, drafter, target;
         };
         struct entries axis[AXES];
     };
@@ -84,6 +90,10 @@ bool experiment_is_none(const struct experiment *e, int drafter);
 int experiment_baseline_rule(const struct experiment *e, int rule);
 int experiment_turns(const struct experiment *e); // number of turns in all prompts
 
+// Reads a target, which has a value for each of its keys in the entry's settings.
+bool target_entry_read(const struct experiment *e, const struct settings *given, struct entry *to, struct error *err);
+void target_entry_free(struct entry *e);
+
 // Canonical settings as reports show them. settings: entry_settings (core/options.h). table: the plugin's options.
 // *options: those that are shown, as JSON whose values are texts, {"longest": "5"}, for the caller to free(); options
 // NULL: not wanted.
@@ -95,6 +105,8 @@ char *sampling_shown(const struct settings *settings);
 
 struct loaded_experiment { // initialize with { 0 }; do not move while open
     const struct experiment *e;
+    int which;                          // its entry among the experiment's targets
+    const struct chosen_target *chosen; // what this entry says
     struct target target;
     struct hash weights;     // hash of the target's weights
     struct hash identity;    // hash of all that was read of the target: weights, configuration, tokenizer
@@ -109,14 +121,14 @@ struct loaded_experiment { // initialize with { 0 }; do not move while open
     int64_t tokens;   // number of tokens in all first turns
 };
 
-// Opens the target and checks every prompt; the error for one that does not fit the context names it.
-bool loaded_experiment_open(struct loaded_experiment *o, const struct experiment *e, struct error *err);
+// Opens a target of the experiment and checks every prompt; the error for one that does not fit the context names it.
+bool loaded_experiment_open(struct loaded_experiment *o, const struct experiment *e, int target, struct error *err);
 void loaded_experiment_close(struct loaded_experiment *o);
 
 // ---- cells
 
 struct cell { // index into each list of entries
-    int sampling, batch, rule, drafter;
+    int sampling, batch, rule, drafter, target;
 };
 
 bool experiment_has(const struct experiment *e, struct cell cell); // false: `exclude` or `zip` left it out
@@ -147,8 +159,8 @@ bool cell_open(struct pairing *p, struct loaded_experiment *o, struct cell cell,
 
 // ---- groups
 
-struct group {           // initialize with { 0 }
-    int sampling, batch; // indices of the entries that its cells share
+struct group {                   // initialize with { 0 }
+    int sampling, batch, target; // indices of the entries that its cells share
     int n;
     struct cell_runner *cell_runner; // (n)
     struct target_cache *cache;      // one for all cells, used by one at a time; NULL: each has its own
@@ -169,8 +181,10 @@ struct cell_runner { // a cell with everything that decodes it
     struct recorder *recorder;
 };
 
-int groups(const struct experiment *e);                  // number of groups
-int group_cells(const struct experiment *e, int number); // number of its cells; 0: all are left out
+int groups(const struct experiment *e); // number of groups, those of a target together, in the order of the targets
+int target_groups(const struct experiment *e);                  // of one target
+struct cell group_cell(const struct experiment *e, int number); // what its cells share; rule and drafter 0
+int group_cells(const struct experiment *e, int number);        // number of its cells; 0: all are left out
 // Opens the group's drafters and caches.
 bool group_open(struct group *g, int number, struct loaded_experiment *o, struct error *err);
 void group_close(struct group *g);

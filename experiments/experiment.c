@@ -39,12 +39,14 @@ static const struct option file_keys[] = {
       NULL },
     { 0 },
 };
+#define OF_TARGET(member) offsetof(struct chosen_target, member)
 static const struct option target_keys[] = {
-    { "model", OPTION_PATH, AT(target), NULL, "a file, a folder or a name", 0, 0, NULL },
-    { "device", OPTION_PATH, AT(device), "cpu", "where it computes", 0, 0, NULL },
-    { "activations", OPTION_CHOICE, AT(precision.activations), "default", "what products round their input to", 0, 0,
-      ACTIVATIONS_CHOICES },
-    { "cache", OPTION_CHOICE, AT(precision.cache), "default", "element type of keys and values", 0, 0, KV_CHOICES },
+    { "model", OPTION_PATH, OF_TARGET(model), NULL, "a file, a folder or a name", 0, 0, NULL },
+    { "device", OPTION_PATH, OF_TARGET(device), "cpu", "where it computes", 0, 0, NULL },
+    { "activations", OPTION_CHOICE, OF_TARGET(precision.activations), "default", "what products round their input to",
+      0, 0, ACTIVATIONS_CHOICES },
+    { "cache", OPTION_CHOICE, OF_TARGET(precision.cache), "default", "element type of keys and values", 0, 0,
+      KV_CHOICES },
     { 0 },
 };
 static const struct option prompts_keys[] = {
@@ -70,7 +72,7 @@ static const struct option record_keys[] = {
 };
 
 const struct experiment_part experiment_parts[] = {
-    { NULL, file_keys, true },        { "target", target_keys, true },  { "prompts", prompts_keys, true },
+    { NULL, file_keys, true },        { "target", target_keys, false }, { "prompts", prompts_keys, true },
     { "limits", limits_keys, false }, { "record", record_keys, false }, { NULL, NULL, false },
 };
 
@@ -109,19 +111,36 @@ static bool read_file(struct experiment *e, struct error *err)
 
 // ---- the file's parts
 
-static bool read_target(struct experiment *e, struct error *err)
+bool target_entry_read(const struct experiment *e, const struct settings *given, struct entry *to, struct error *err)
 {
     static const char *const keys[] = { "model", "device", "activations", "cache", NULL };
-    const struct settings *s;
+    struct chosen_target *t = &to->target;
     struct error why;
-    if (!read_part(e, "target", true, keys, target_keys, &s, err))
+    if (!settings_is_map(given, "target", keys, err) || !options_take(given, "target", target_keys, t, err))
         return false;
-    e->precision.device = e->device;
-    if (!device_name_check(e->device, "device", &why))
-        return settings_fail(err, settings_get(s, "device"), "%s", why.text);
-    char *path = model_path(e->target, e->folder, &why);
+    t->precision.device = t->device;
+    if (!device_name_check(t->device, "device", &why))
+        return settings_fail(err, settings_get(given, "device"), "%s", why.text);
+    char *path = model_path(t->model, e->folder, &why);
     free(path);
-    return path != NULL || settings_fail(err, settings_get(s, "model"), "model: %s", why.text);
+    if (path == NULL)
+        return settings_fail(err, settings_get(given, "model"), "model: %s", why.text);
+    struct text shown = { 0 };
+    text_puts(&shown, t->model);
+    to->settings = settings_map();
+    for (const struct option *o = target_keys; o->name != NULL; o++) {
+        const struct settings *one = settings_get(given, o->name);
+        settings_put(to->settings, o->name, one != NULL ? settings_copy(one) : settings_scalar(o->default_value));
+        if (o->default_value != NULL && one != NULL && strcmp(one->text, o->default_value) != 0)
+            text_printf(&shown, ", %s %s", o->name, one->text);
+    }
+    to->shown = shown.s;
+    return true;
+}
+
+void target_entry_free(struct entry *e)
+{
+    options_free(target_keys, &e->target);
 }
 
 // Returns variables as JSON, with YAML 1.2's spellings of true, false and null. Those of YAML 1.1 are refused, since
@@ -269,7 +288,7 @@ static char *folder_of(const char *path)
 static struct experiment *read_or_free(struct experiment *e, struct error *err)
 {
     if (e->file != NULL && read_file(e, err) && read_limits(e, err) && read_record(e, err) && cell_lists_read(e, err) &&
-        read_target(e, err) && read_prompts(e, err))
+        read_prompts(e, err))
         return e;
     experiment_free(e);
     return NULL;
@@ -284,13 +303,82 @@ struct experiment *experiment_of(struct settings *file, const char *path, const 
     return read_or_free(e, err);
 }
 
-struct experiment *experiment_load(const char *path, struct error *err)
+// ---- --set
+
+// The place of a key, or of an index, in `in`: *at. A mapping that lacks the key gets it, with an empty mapping.
+static bool find_place(struct settings *in, const char *key, const char *given, struct settings ***at,
+                       struct error *err)
+{
+    char *end;
+    const long i = strtol(key, &end, 10);
+    if (in->kind == SETTINGS_MAP) {
+        if (settings_get(in, key) == NULL)
+            settings_put(in, key, settings_map());
+        *at = &in->item[settings_find(in, key)];
+        return true;
+    }
+    if (in->kind != SETTINGS_LIST)
+        return fail(err, "--set %s: \"%s\" is a key of a value, \"%s\", which has no keys", given, key, in->text);
+    if (*key < '0' || *key > '9' || *end != '\0' || i >= in->n)
+        return fail(err, "--set %s: expected the index of one of %d values, from 0, found \"%s\"", given, in->n, key);
+    *at = &in->item[i];
+    return true;
+}
+
+// given: "limits.new_tokens=64".
+static bool set_value(struct settings *file, const char *given, struct error *err)
+{
+    const char *equals = strchr(given, '=');
+    struct error why;
+    if (equals == NULL || equals == given)
+        return fail(err, "--set: expected KEY=VALUE, as in limits.new_tokens=64, found \"%s\"", given);
+    struct settings *value = equals[1] != '\0' ? yaml_parse(equals + 1, strlen(equals + 1), "--set", &why) : NULL,
+                    **at = NULL, *in = file;
+    if (value == NULL)
+        return equals[1] != '\0' ? fail(err, "--set %.*s: %s", (int)(equals - given), given, why.text)
+                                 : fail(err, "--set %s: expected a value behind =, found none", given);
+    char *path = xstrndup(given, (size_t)(equals - given));
+    bool ok = true;
+    for (char *key = path, *next; ok && key != NULL; key = next) {
+        next = strchr(key, '.');
+        if (next != NULL)
+            *next++ = '\0';
+        ok = *key != '\0' ? find_place(in, key, given, &at, err)
+                          : fail(err, "--set %s: expected a key on each side of a dot, found none", given);
+        in = ok ? *at : NULL;
+    }
+    free(path);
+    settings_free(ok ? *at : value);
+    if (ok)
+        *at = value;
+    return ok;
+}
+
+struct experiment *experiment_load_with(const char *path, const char *const *set, int n, struct error *err)
 {
     struct experiment *e = xcalloc(1, sizeof(*e));
     e->path = xstrdup(path);
     e->folder = folder_of(path);
-    e->file = yaml_read(e->path, err); // settings borrow the path
-    return read_or_free(e, err);
+    e->file = yaml_read(e->path, err); // its settings borrow the path
+    for (int i = 0; i < n && e->file != NULL; i++)
+        if (!set_value(e->file, set[i], err)) {
+            experiment_free(e);
+            return NULL;
+        }
+    struct error why;
+    struct text sets = { 0 };
+    for (int i = 0; i < n; i++)
+        text_printf(&sets, "%s--set %s", i > 0 ? ", " : "", set[i]);
+    e = read_or_free(e, n > 0 ? &why : err);
+    if (e == NULL && n > 0) // what is wrong may be in one of them
+        fail(err, "%s (with %s)", why.text, sets.s);
+    free(sets.s);
+    return e;
+}
+
+struct experiment *experiment_load(const char *path, struct error *err)
+{
+    return experiment_load_with(path, NULL, 0, err);
 }
 
 void experiment_free(struct experiment *e)
@@ -303,7 +391,6 @@ void experiment_free(struct experiment *e)
         free(e->stop[i]);
     free(e->stop);
     options_free(file_keys, e);
-    options_free(target_keys, e);
     options_free(prompts_keys, e);
     free(e->chat);
     json_free(e->chat_variables);

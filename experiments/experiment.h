@@ -20,6 +20,9 @@ struct experiment_part {
 extern const struct experiment_part experiment_parts[];
 
 struct experiment *experiment_load(const char *path, struct error *err);
+// Loads a file after values were set in its settings. set: (n) "key.key=value" (`--set`), borrowed as long as the
+// experiment exists; a number in place of a key is an index of a list, from 0; the value is YAML.
+struct experiment *experiment_load_with(const char *path, const char *const *set, int n, struct error *err);
 // Makes an experiment from parsed settings, which it owns from then on, also after failure. The names of their files
 // must remain valid. path: for messages.
 struct experiment *experiment_of(struct settings *file, const char *path, const char *folder, struct error *err);
@@ -28,6 +31,6 @@ void experiment_free(struct experiment *e);
 // are in the database and the function fails with "interrupted". NULL: not interruptible.
 bool experiment_run(const struct experiment *e, struct store *s, FILE *progress, const volatile int *stop,
                     struct error *err);
-// Runs a loaded experiment, and leaves it open.
+// Runs the cells of one target that is open, and leaves it open.
 bool experiment_run_loaded(struct loaded_experiment *o, struct store *s, FILE *progress, const volatile int *stop,
                            struct error *err);

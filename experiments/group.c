@@ -18,15 +18,29 @@
 
 int groups(const struct experiment *e)
 {
+    return e->target.n * target_groups(e);
+}
+
+int target_groups(const struct experiment *e)
+{
     return e->sampling.n * e->batch.n;
+}
+
+struct cell group_cell(const struct experiment *e, int number)
+{
+    const int of_target = number % target_groups(e);
+    return (struct cell){ .sampling = of_target / e->batch.n,
+                          .batch = of_target % e->batch.n,
+                          .target = number / target_groups(e) };
 }
 
 int group_cells(const struct experiment *e, int number)
 {
+    struct cell c = group_cell(e, number);
     int n = 0;
-    for (int r = 0; r < e->rule.n; r++)
-        for (int d = 0; d < e->drafter.n; d++)
-            n += experiment_has(e, (struct cell){ number / e->batch.n, number % e->batch.n, r, d });
+    for (c.rule = 0; c.rule < e->rule.n; c.rule++)
+        for (c.drafter = 0; c.drafter < e->drafter.n; c.drafter++)
+            n += experiment_has(e, c);
     return n;
 }
 
@@ -223,7 +237,7 @@ static bool open_cells(struct group *g, struct loaded_experiment *o, struct erro
     g->cell_runner = xcalloc((size_t)(e->rule.n * e->drafter.n), sizeof(*g->cell_runner));
     for (int r = 0; r < e->rule.n; r++)
         for (int d = 0; d < e->drafter.n; d++) {
-            const struct cell cell = { g->sampling, g->batch, r, d };
+            const struct cell cell = { g->sampling, g->batch, r, d, g->target };
             if (!experiment_has(e, cell))
                 continue;
             struct cell_runner *c = &g->cell_runner[g->n++];
@@ -242,7 +256,8 @@ static bool open_cells(struct group *g, struct loaded_experiment *o, struct erro
 
 bool group_open(struct group *g, int number, struct loaded_experiment *o, struct error *err)
 {
-    *g = (struct group){ .sampling = number / o->e->batch.n, .batch = number % o->e->batch.n };
+    const struct cell shared = group_cell(o->e, number);
+    *g = (struct group){ .sampling = shared.sampling, .batch = shared.batch, .target = shared.target };
     if (open_cells(g, o, err))
         return true;
     group_close(g);

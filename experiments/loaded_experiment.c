@@ -1,5 +1,5 @@
-// loaded_experiment.c - opens an experiment's target, resolves the values that depend on the model (chat template,
-// context, end ids) and checks every prompt before anything runs.
+// loaded_experiment.c - opens a target of an experiment, resolves what depends on the model (chat template, context, end ids) and
+// checks every prompt before anything runs.
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,15 +94,16 @@ static size_t available(const struct loaded_experiment *o)
     return b->memory(b, &left, &all) ? left : machine_available();
 }
 
-bool loaded_experiment_open(struct loaded_experiment *o, const struct experiment *e, struct error *err)
+bool loaded_experiment_open(struct loaded_experiment *o, const struct experiment *e, int target, struct error *err)
 {
     struct error why;
-    *o = (struct loaded_experiment){ .e = e };
+    const struct entry *t = &e->target.entry[target];
+    *o = (struct loaded_experiment){ .e = e, .which = target, .chosen = &t->target };
     const struct target_options options = {
-        .precision = e->precision, .folder = e->folder, .threads = e->threads, .log = note_given_up, .self = o
+        .precision = t->target.precision, .folder = e->folder, .threads = e->threads, .log = note_given_up, .self = o
     };
-    if (!target_open(&o->target, e->target, &options, &why))
-        return settings_fail(err, settings_get(e->file, "target"), "%s", why.text);
+    if (!target_open(&o->target, t->target.model, &options, &why))
+        return settings_fail(err, t->given, "%s", why.text);
     o->processor = machine_processor();
     o->available = available(o);
     identify(o);

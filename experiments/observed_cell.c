@@ -42,22 +42,26 @@ bool each_observed_cell(const struct experiment *e,
                         bool (*each)(void *self, struct observed_cell *c, struct error *err), void *self,
                         struct error *err)
 {
-    struct loaded_experiment loaded;
-    if (!loaded_experiment_open(&loaded, e, err))
-        return false;
     bool ok = true;
     int cells = 0;
-    for (int g = 0; g < groups(e) && ok; g++)
-        for (int k = 0; k < e->rule.n * e->drafter.n && ok; k++) {
-            const struct cell cell = { g / e->batch.n, g % e->batch.n, k / e->drafter.n, k % e->drafter.n };
-            if (!experiment_has(e, cell) || experiment_is_none(e, cell.drafter))
-                continue;
-            struct observed_cell c = { .e = e, .loaded = &loaded, .cell = cell };
-            ok = each(self, &c, err);
-            pairing_close(&c.pairing);
-            cells++;
-        }
-    loaded_experiment_close(&loaded);
+    for (int t = 0; t < e->target.n && ok; t++) {
+        struct loaded_experiment loaded;
+        if (!loaded_experiment_open(&loaded, e, t, err))
+            return false;
+        for (int g = t * target_groups(e); g < (t + 1) * target_groups(e) && ok; g++)
+            for (int k = 0; k < e->rule.n * e->drafter.n && ok; k++) {
+                struct cell cell = group_cell(e, g);
+                cell.rule = k / e->drafter.n;
+                cell.drafter = k % e->drafter.n;
+                if (!experiment_has(e, cell) || experiment_is_none(e, cell.drafter))
+                    continue;
+                struct observed_cell c = { .e = e, .loaded = &loaded, .cell = cell };
+                ok = each(self, &c, err);
+                pairing_close(&c.pairing);
+                cells++;
+            }
+        loaded_experiment_close(&loaded);
+    }
     return ok &&
            (cells > 0 || fail(err, "%s: expected a drafter other than `none`, found none: nothing to test", e->path));
 }

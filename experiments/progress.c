@@ -9,18 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { BAR = 20, TERMINAL_NS = 100000000 };
 #define PLAIN_NS INT64_C(10000000000)
+#define LOG_NS INT64_C(60000000000)
 
-void progress_begin(struct progress *p, FILE *to, int64_t total)
+void progress_begin(struct progress *p, FILE *to, FILE *log, int64_t total)
 {
     const char *term = getenv("TERM"), *no_colour = getenv("NO_COLOR");
-    *p = (struct progress){ .to = to, .total = total, .began_ns = clock_ns() };
+    *p = (struct progress){ .to = to, .log = log, .total = total, .began_ns = clock_ns() };
     p->terminal = to != NULL && isatty(fileno(to)) && term != NULL && strcmp(term, "dumb") != 0;
     p->colour = p->terminal && (no_colour == NULL || *no_colour == '\0');
-    p->shown_ns = p->began_ns;
+    p->shown_ns = p->logged_ns = p->began_ns;
 }
 
 static void erase_bar(struct progress *p)
@@ -93,13 +95,42 @@ static void draw(struct progress *p, const char *line)
     p->drawn = true;
 }
 
+// "2026-11-27T18:52:07Z " and the line.
+static void put_log(FILE *log, const char *format, va_list args)
+{
+    char at[32];
+    const time_t now = time(NULL);
+    if (log == NULL)
+        return;
+    strftime(at, sizeof(at), "%Y-%m-%dT%H:%M:%SZ ", gmtime(&now));
+    fputs(at, log);
+    printable_line(log, format, args);
+    fflush(log);
+}
+
+static void __attribute__((format(printf, 2, 3))) log_line(FILE *log, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    put_log(log, format, args);
+    va_end(args);
+}
+
 void progress_tick(struct progress *p, const char *what)
 {
-    int64_t now = clock_ns();
-    if (p->to == NULL || now - p->shown_ns < (p->terminal ? (int64_t)TERMINAL_NS : PLAIN_NS))
+    const int64_t now = clock_ns();
+    const bool shows = p->to != NULL && now - p->shown_ns >= (p->terminal ? (int64_t)TERMINAL_NS : PLAIN_NS),
+               logs = p->log != NULL && now - p->logged_ns >= LOG_NS;
+    if (!shows && !logs)
         return;
     char line[512];
     describe(p, now, what, line, sizeof(line));
+    if (logs) {
+        p->logged_ns = now;
+        log_line(p->log, "%s", line);
+    }
+    if (!shows)
+        return;
     struct text shown = { 0 };
     printable_put(&shown, line, strlen(line), "");
     if (p->terminal)
@@ -113,12 +144,15 @@ void progress_tick(struct progress *p, const char *what)
 
 void progress_line(struct progress *p, const char *format, ...)
 {
-    if (p->to == NULL)
-        return;
-    erase_bar(p);
     va_list args;
+    if (p->to != NULL) {
+        erase_bar(p);
+        va_start(args, format);
+        printable_line(p->to, format, args);
+        va_end(args);
+        fflush(p->to);
+    }
     va_start(args, format);
-    printable_line(p->to, format, args);
+    put_log(p->log, format, args);
     va_end(args);
-    fflush(p->to);
 }

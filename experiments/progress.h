@@ -6,13 +6,14 @@
 
 struct progress { // filled by progress_begin
     FILE *to;     // NULL: no output
+    FILE *log;    // gets each line that stays and one every minute, with their times; NULL: none
     bool terminal, colour, drawn;
     int64_t total, seen, ran; // numbers of conversations: all; stored or done; done by this process
     int64_t tokens;           // number of tokens that this process decoded
-    int64_t began_ns, shown_ns;
+    int64_t began_ns, shown_ns, logged_ns;
 };
 
-void progress_begin(struct progress *p, FILE *to, int64_t total);
+void progress_begin(struct progress *p, FILE *to, FILE *log, int64_t total);
 void progress_end(struct progress *p);             // removes the bar
 void progress_skip(struct progress *p, int64_t n); // n conversations are already stored
 void progress_done(struct progress *p, int64_t n);

@@ -84,13 +84,13 @@ static bool find_row(struct runner *r, const struct group *g, struct cell_runner
         .prompts_path = prompts_path,
         .config_hash = c->identity.config_hash,
         .tokenizer_hash = c->identity.tokenizer_hash[0] != '\0' ? c->identity.tokenizer_hash : NULL,
-        .target = e->target,
+        .target = r->loaded->chosen->model,
         .drafter = e->drafter.entry[c->cell.drafter].shown,
         .rule = e->rule.entry[c->cell.rule].shown,
         .sampling = e->sampling.entry[c->cell.sampling].shown,
         .drafter_kind = c->pairing.type->name,
         .drafter_options = e->drafter.entry[c->cell.drafter].options,
-        .device = e->device,
+        .device = r->loaded->chosen->device,
         .machine = c->identity.machine,
         .revision = speclab_revision(),
         .target_hash = c->identity.target_hash,
@@ -146,7 +146,8 @@ static bool run_group(struct runner *r, int number, struct error *err)
     for (int i = 0; i < g.n && ok; i++) // if nothing ran, this only marks what a killed process left unmarked
         ok = g.cell_runner[i].failed || store_shard_finished(r->store, g.cell_runner[i].run, &r->part, ran > 0, err);
     if (ok)
-        progress_line(&r->progress, "%s, batch %s: %d cells, %lld conversations decoded, %lld stored already",
+        progress_line(&r->progress, "%s%s%s, batch %s: %d cells, %lld conversations decoded, %lld stored already",
+                      r->e->target.n > 1 ? r->e->target.entry[g.target].shown : "", r->e->target.n > 1 ? ", " : "",
                       r->e->sampling.entry[g.sampling].shown, r->e->batch.entry[g.batch].shown, g.n, (long long)ran,
                       (long long)(r->progress.seen - seen - ran));
     group_close(&g);
@@ -160,54 +161,79 @@ static bool take_store(struct store *s, const struct experiment *e, struct error
     return store_lock(s, e->name, err);
 }
 
+// Runs the groups of the target that is open.
+static bool run_target(struct runner *r, struct loaded_experiment *o, struct error *err)
+{
+    const struct experiment *e = r->e;
+    const int first = o->which * target_groups(e);
+    bool ok = true;
+    r->loaded = o;
+    r->full = false;
+    for (int g = first; g < first + target_groups(e) && ok; g++)
+        ok = division_count(&r->division, g, e->shard.index) == 0 || run_group(r, g, err);
+    if (r->full)
+        progress_line(&r->progress, "conversations end before a turn that does not fit the context of %d", o->context);
+    return ok;
+}
+
+static bool has_work(const struct runner *r, int target)
+{
+    const int n = target_groups(r->e);
+    for (int g = target * n; g < (target + 1) * n; g++)
+        if (division_count(&r->division, g, r->e->shard.index) > 0)
+            return true;
+    return false;
+}
+
+static struct runner runner_open(const struct experiment *e, struct store *s, FILE *progress, const volatile int *stop)
+{
+    struct runner r = { .e = e, .store = s, .stop = stop, .division = division_of(e, e->shard.of) };
+    progress_begin(&r.progress, progress, e->log, division_conversations(&r.division, e, e->shard.index));
+    return r;
+}
+
+// Returns ok, or false if slices could not be stored.
+static bool runner_close(struct runner *r, bool ok, struct error *err)
+{
+    struct error ignored;
+    ok = slice_load_close(&r->load, r->store, ok ? err : &ignored) && ok;
+    progress_end(&r->progress);
+    division_free(&r->division);
+    return ok &&
+           (r->failed == 0 || fail(err, "%d of its cells ended with an error of a plugin; finished texts are in %s",
+                                   r->failed, store_path(r->store)));
+}
+
 bool experiment_run_loaded(struct loaded_experiment *o, struct store *s, FILE *progress, const volatile int *stop,
                            struct error *err)
 {
-    const struct experiment *e = o->e;
-    if (!take_store(s, e, err))
+    if (!take_store(s, o->e, err))
         return false;
-    struct runner r = { .e = e, .loaded = o, .store = s, .stop = stop, .division = division_of(e, e->shard.of) };
-    progress_begin(&r.progress, progress, division_conversations(&r.division, e, e->shard.index));
-    bool ok = true;
-    for (int g = 0; g < groups(e) && ok; g++)
-        ok = division_count(&r.division, g, e->shard.index) == 0 || run_group(&r, g, err);
-    struct error ignored;
-    ok = slice_load_close(&r.load, s, ok ? err : &ignored) && ok;
-    progress_end(&r.progress);
-    if (r.full)
-        progress_line(&r.progress, "conversations end before a turn that does not fit the context of %d", o->context);
-    division_free(&r.division);
-    return ok &&
-           (r.failed == 0 || fail(err, "%d of its cells ended with an error of a plugin; finished texts are in %s",
-                                  r.failed, store_path(s)));
+    struct runner r = runner_open(o->e, s, progress, stop);
+    return runner_close(&r, run_target(&r, o, err), err);
 }
 
-// If there are more shards than paired runs, some have nothing to decode, and load no model.
-static bool shard_is_empty(const struct experiment *e, FILE *progress)
-{
-    struct division d = division_of(e, e->shard.of);
-    const bool empty = division_conversations(&d, e, e->shard.index) == 0;
-    struct progress p;
-    if (empty) {
-        progress_begin(&p, progress, 0);
-        progress_line(&p, "shard %d/%d has nothing to decode: there are %d paired runs", e->shard.index, e->shard.of,
-                      d.n);
-    }
-    division_free(&d);
-    return empty;
-}
-
+// Each target is opened once. If there are more shards than paired runs, some have nothing to decode, and load no model.
 bool experiment_run(const struct experiment *e, struct store *s, FILE *progress, const volatile int *stop,
                     struct error *err)
 {
-    struct loaded_experiment o;
-    if (!take_store(s, e, err))
+    if (!take_store(s, e, err)) // a refusal costs no load
         return false;
-    if (shard_is_empty(e, progress))
-        return true;
-    if (!loaded_experiment_open(&o, e, err)) // a refusal before this costs no load
-        return false;
-    const bool ok = experiment_run_loaded(&o, s, progress, stop, err);
-    loaded_experiment_close(&o);
-    return ok;
+    struct runner r = runner_open(e, s, progress, stop);
+    bool ok = true, any = false;
+    for (int target = 0; target < e->target.n && ok; target++) {
+        struct loaded_experiment o;
+        if (!has_work(&r, target))
+            continue;
+        any = true;
+        ok = loaded_experiment_open(&o, e, target, err);
+        if (!ok)
+            break;
+        ok = run_target(&r, &o, err);
+        loaded_experiment_close(&o);
+    }
+    if (!any)
+        progress_line(&r.progress, "shard %d/%d has nothing to decode: there are %d paired runs", e->shard.index,
+                      e->shard.of, r.division.n);
+    return runner_close(&r, ok, err);
 }

@@ -202,7 +202,7 @@ static void print(const struct bits *b)
                 c->first.bug ? "bug" : "tie");
     if (b->c->loaded->target.backend->varies)
         fprintf(to, "  (Device %s: the bits of a row depend on the other rows of a pass and need not be equal.)\n",
-                e->device);
+                b->c->loaded->chosen->device);
     fprintf(to, "  Verdict: %s.\n", agreement_names[comparison_result(c)]);
     fflush(to);
 }

@@ -208,7 +208,7 @@ struct exact_row exact_row_of(const struct observed_cell *c, const struct identi
     return (struct exact_row){ .experiment = c->e->name,
                                .cell = identity->hash,
                                .settings = identity->settings,
-                               .target = c->e->target,
+                               .target = c->loaded->chosen->model,
                                .drafter = c->e->drafter.entry[c->cell.drafter].shown,
                                .rule = c->e->rule.entry[c->cell.rule].shown,
                                .sampling = c->e->sampling.entry[c->cell.sampling].shown,

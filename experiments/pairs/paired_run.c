@@ -233,7 +233,8 @@ static char *label_of(const struct runner *r, const struct cell_runner *c)
 {
     const struct experiment *e = r->e;
     bool several_rules = e->rule.n > 1;
-    return xformat("%s%s%s, %s", e->drafter.entry[c->cell.drafter].shown, several_rules ? ", " : "",
+    return xformat("%s%s%s%s%s, %s", e->target.n > 1 ? e->target.entry[c->cell.target].shown : "",
+                   e->target.n > 1 ? ", " : "", e->drafter.entry[c->cell.drafter].shown, several_rules ? ", " : "",
                    several_rules ? e->rule.entry[c->cell.rule].shown : "", e->sampling.entry[c->cell.sampling].shown);
 }
 

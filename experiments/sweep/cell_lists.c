@@ -17,7 +17,7 @@
 
 enum { MAX_CELLS = 1 << 16, MAX_ITEMS = 1024 };
 
-static const char *const keys[AXES + 1] = { "sampling", "batch", "rule", "drafter", NULL };
+static const char *const keys[AXES + 1] = { "sampling", "batch", "rule", "drafter", "target", NULL };
 
 struct factor { // lists that vary together: those of a mapping under zip, or a single list
     int n;
@@ -85,8 +85,8 @@ static bool read_drafter(const struct settings *given, struct entry *to, struct 
     return true;
 }
 
-static bool (*const read_entry[AXES])(const struct settings *given, struct entry *to,
-                                      struct error *err) = { read_sampling, read_batch, read_rule, read_drafter };
+static bool (*const read_entry[TARGET])(const struct settings *given, struct entry *to,
+                                        struct error *err) = { read_sampling, read_batch, read_rule, read_drafter };
 
 static void free_entry(struct entry *e)
 {
@@ -94,6 +94,7 @@ static void free_entry(struct entry *e)
     free(e->shown);
     free(e->options);
     free(e->text);
+    target_entry_free(e);
 }
 
 static void insert_entry(struct entries *to, int at, struct entry new)
@@ -109,8 +110,11 @@ static bool find_entry(struct reading *r, int axis, struct settings *given, int 
 {
     struct entries *to = &r->e->axis[axis];
     struct entry new = { .given = given };
-    if ((axis == DRAFTER && !drafter_length(given, r->err)) || !read_entry[axis](given, &new, r->err))
+    if ((axis == DRAFTER && !drafter_length(given, r->err)) ||
+        !(axis == TARGET ? target_entry_read(r->e, given, &new, r->err) : read_entry[axis](given, &new, r->err))) {
+        target_entry_free(&new);
         return false;
+    }
     insert_entry(to, to->n, new);
     for (*at = 0; strcmp(to->entry[*at].text, to->entry[to->n - 1].text) != 0;)
         ++*at;
@@ -137,8 +141,8 @@ static bool add_factor(struct reading *r, int axis, struct settings *positions)
             if ((axis == AXES || axis == a) && given != NULL && !find_entry(r, a, given, &f->at[k][a]))
                 return false;
             if (axis == a && f->at[k][a] < k)
-                return settings_fail(r->err, given, "cells.%s: %s is listed twice, first on line %d", keys[a],
-                                     r->e->axis[a].entry[f->at[k][a]].shown,
+                return settings_fail(r->err, given, "%s%s: %s is listed twice, first on line %d",
+                                     a == TARGET ? "" : "cells.", keys[a], r->e->axis[a].entry[f->at[k][a]].shown,
                                      r->e->axis[a].entry[f->at[k][a]].given->line);
         }
     return true;
@@ -146,7 +150,7 @@ static bool add_factor(struct reading *r, int axis, struct settings *positions)
 
 static bool read_list(struct reading *r, int axis, const struct settings *given)
 {
-    char *what = xformat("cells.%s", keys[axis]);
+    char *what = xformat("%s%s", axis == TARGET ? "" : "cells.", keys[axis]);
     const bool ok = add_factor(r, axis, variants_read(given, what, r->err));
     free(what);
     return ok;
@@ -202,10 +206,17 @@ static void find_first_rule(struct experiment *e)
         insert_entry(&e->rule, e->rule.n, plugin_entry(rules[0]->name, NULL, rules[0]->options));
 }
 
+// Where a list is given outside zip: targets, which an experiment of one has beside `cells`, in either place. NULL: nowhere.
+static const struct settings *place_of(const struct reading *r, int axis)
+{
+    const struct settings *given = settings_get(r->cells, keys[axis]);
+    return given == NULL && axis == TARGET ? settings_get(r->e->file, keys[axis]) : given;
+}
+
 static bool read_lists(struct reading *r)
 {
     static const char defaults[] = "{sampling: {temperature: 0}, batch: 1, rule: rejection, drafter: none}";
-    static const char *const all[] = { "sampling", "batch", "rule", "drafter", "zip", "exclude", NULL };
+    static const char *const all[] = { "sampling", "batch", "rule", "drafter", "target", "zip", "exclude", NULL };
     struct experiment *e = r->e;
     struct settings *usual = yaml_parse(defaults, sizeof(defaults) - 1, "default", r->err);
     const struct settings *zip = settings_get(r->cells, "zip"), *given;
@@ -215,23 +226,29 @@ static bool read_lists(struct reading *r)
     if (r->cells != NULL && !settings_is_map(r->cells, "cells", all, r->err))
         return false;
     for (int axis = 0; axis < AXES; axis++)
-        r->line[axis] = (given = settings_get(r->cells, keys[axis])) != NULL ? given->line : 0;
+        r->line[axis] = (given = place_of(r, axis)) != NULL ? given->line : 0;
+    if (settings_get(r->cells, "target") != NULL && settings_get(e->file, "target") != NULL)
+        return settings_fail(r->err, settings_get(r->cells, "target"),
+                             "cells.target: \"target\" is also given on line %d",
+                             settings_get(e->file, "target")->line);
     for (int i = 0; zip != NULL && i < (zips ? zip->n : 1); i++)
         if (!read_zip(r, zips ? zip->item[i] : zip))
             return false;
     for (int axis = 0; axis < AXES; axis++) {
-        given = settings_get(r->line[axis] != 0 ? r->cells : usual, keys[axis]);
+        given = r->line[axis] != 0 ? place_of(r, axis) : settings_get(usual, keys[axis]);
         if (given != NULL && !read_list(r, axis, given)) // NULL: it is in zip
             return false;
     }
+    if (e->target.n == 0)
+        return settings_fail(r->err, e->file, "an experiment needs the key \"target\"");
     find_none(r);
     find_first_rule(e);
-    const int64_t n = (int64_t)e->sampling.n * e->batch.n * e->rule.n * e->drafter.n; // this is at most 2^40
+    const int64_t n = (int64_t)e->target.n * e->sampling.n * e->batch.n * e->rule.n * e->drafter.n; // 2^50 at most
     return n <= MAX_CELLS ||
            settings_fail(r->err, r->cells, "cells: expected at most %d, found %lld", MAX_CELLS, (long long)n);
 }
 
-// ---- the cells that the lists multiply to, numbered: drafters vary fastest, then rules, batches, samplings
+// ---- the cells that the lists multiply to, numbered: drafters vary fastest, then rules, batches, samplings, targets
 
 static int product_size(const struct experiment *e)
 {
@@ -240,14 +257,17 @@ static int product_size(const struct experiment *e)
 
 static int number_of(const struct experiment *e, struct cell c)
 {
-    return ((c.sampling * e->batch.n + c.batch) * e->rule.n + c.rule) * e->drafter.n + c.drafter;
+    return (((c.target * e->sampling.n + c.sampling) * e->batch.n + c.batch) * e->rule.n + c.rule) * e->drafter.n +
+           c.drafter;
 }
 
 static struct cell cell_of(const struct experiment *e, int number)
 {
-    const int pairings = e->rule.n * e->drafter.n, group = number / pairings;
-    return (struct cell){ group / e->batch.n, group % e->batch.n, number % pairings / e->drafter.n,
-                          number % e->drafter.n };
+    const int pairings = e->rule.n * e->drafter.n;
+    struct cell c = group_cell(e, number / pairings);
+    c.rule = number % pairings / e->drafter.n;
+    c.drafter = number % e->drafter.n;
+    return c;
 }
 
 bool experiment_is_none(const struct experiment *e, int drafter)
@@ -307,7 +327,8 @@ static void mark_listed(const struct reading *r)
                 const int at = r->factor[f].at[left % r->factor[f].n][axis];
                 entry[axis] = at >= 0 ? at : entry[axis];
             }
-        e->has[number_of(e, (struct cell){ entry[SAMPLING], entry[BATCH], entry[RULE], entry[DRAFTER] })] = true;
+        e->has[number_of(
+            e, (struct cell){ entry[SAMPLING], entry[BATCH], entry[RULE], entry[DRAFTER], entry[TARGET] })] = true;
     }
 }
 
@@ -350,12 +371,12 @@ static bool is_among(const struct settings *scalar, const struct settings *list)
 }
 
 // Returns whether settings have all that partial settings specify: {kind: small, tokens: 4} matches a drafter with all
-// its options. whole: canonical. A mapping matches one with its keys and more; a scalar for a mapping is its `kind`; a
-// list for a scalar is any of its values; 04 is 4.
+// its options. whole: canonical. A mapping matches one with its keys and more; a scalar for a mapping is its `kind`, or
+// a target's `model`; a list for a scalar is any of its values; 04 is 4.
 static bool partial_matches(const struct settings *part, const struct settings *whole)
 {
     if (part->kind == SETTINGS_SCALAR && whole != NULL && whole->kind == SETTINGS_MAP)
-        whole = settings_get(whole, "kind");
+        whole = settings_get(whole, settings_get(whole, "kind") != NULL ? "kind" : "model");
     if (whole == NULL)
         return false;
     if (part->kind == SETTINGS_LIST && whole->kind == SETTINGS_SCALAR)
@@ -417,7 +438,7 @@ static bool exclude_item(const struct reading *r, const struct settings *item, c
     for (int i = 0; i < product_size(e); i++) {
         const struct cell c = cell_of(e, i);
         if (!e->has[i] || was_added(e, c) || !match[SAMPLING][c.sampling] || !match[BATCH][c.batch] ||
-            !match[RULE][c.rule] || !match[DRAFTER][c.drafter])
+            !match[RULE][c.rule] || !match[DRAFTER][c.drafter] || !match[TARGET][c.target])
             continue;
         if (by[i] == NULL || (names_drafters(item) && !names_drafters(by[i])))
             by[i] = item;

@@ -2,6 +2,7 @@
 // the product.
 //
 //     sampling, batch, rule, drafter   a value or a list; values may stand for several (variants.h)
+//     target                           a mapping or a list, here or beside `cells`
 //     zip                              a mapping of lists of equal length, or a list of such: its lists vary together
 //     exclude                          a list of partial settings; a cell that has all of one is left out
 //

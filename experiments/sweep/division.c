@@ -46,7 +46,7 @@ void parts_deal(struct part *part, int n, int shards)
 
 static void add_group(struct division *d, size_t *capacity, const struct experiment *e, int group)
 {
-    const int batch = experiment_batch(e, group % e->batch.n), cells = group_cells(e, group);
+    const int batch = experiment_batch(e, group_cell(e, group).batch), cells = group_cells(e, group);
     for (int repeat = 0; repeat < e->repeat; repeat++)
         for (int first = 0; first < e->prompts.n; first += paired_run_prompts(batch)) {
             const struct paired_run o = paired_run_at(e, batch, repeat, first);
@@ -91,10 +91,13 @@ struct division division_of(const struct experiment *e, int shards)
 {
     struct division d = { 0 };
     size_t capacity = 0;
-    for (int group = 0; group < groups(e); group++)
-        if (group_cells(e, group) > 0)
-            add_group(&d, &capacity, e, group);
-    parts_deal(d.part, d.n, shards > 1 ? shards : 1);
+    for (int target = 0; target < e->target.n; target++) {
+        const int first = d.n;
+        for (int group = target * target_groups(e); group < (target + 1) * target_groups(e); group++)
+            if (group_cells(e, group) > 0)
+                add_group(&d, &capacity, e, group);
+        parts_deal(d.part + first, d.n - first, shards > 1 ? shards : 1);
+    }
     hash_work(&d, e);
     return d;
 }

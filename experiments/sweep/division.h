@@ -3,9 +3,10 @@
 //
 // A paired run is never split: one process decodes, back to back, what is compared with each other. Paired runs are
 // dealt, the largest first, each to the shard that has least so far (Graham 1969), so shards differ by at most one of
-// them. Equal ones are dealt in turn, so each shard has prompts from all of the file. The cost of a paired run is its
-// turns, times the cells that decode them, over the square root of the batch: a pass of b sequences costs between one
-// (a GPU) and b (many rows on a CPU) times as much as a pass of one.
+// them. Equal ones are dealt in turn, so each shard has prompts from all of the file. Those of a target are dealt as if
+// it were alone, since what a pass of another target costs is not known. The cost of a paired run is its turns, times
+// the cells that decode them, over the square root of the batch: a pass of b sequences costs between one (a GPU) and b
+// (many rows on a CPU) times as much as a pass of one.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -26,7 +26,7 @@ static bool cell(char to[HASH_TEXT])
     struct experiment *e = load(text);
     struct loaded_experiment o;
     struct group g = { 0 };
-    bool ok = loaded_experiment_open(&o, e, &why);
+    bool ok = loaded_experiment_open(&o, e, 0, &why);
     if (ok) {
         ok = group_open(&g, 0, &o, &why);
         if (ok)

@@ -23,7 +23,7 @@ static int hashes(const char *text, char (**hash)[HASH_TEXT], char (**peers)[HAS
     int n = 0;
     *hash = xcalloc(64, sizeof(**hash));
     *peers = xcalloc(64, sizeof(**peers));
-    assert_ok(loaded_experiment_open(&o, e, &err), err);
+    assert_ok(loaded_experiment_open(&o, e, 0, &err), err);
     for (int k = 0; k < groups(e); k++) {
         struct group g;
         assert_ok(group_open(&g, k, &o, &err), err);

@@ -122,7 +122,7 @@ static void check_shards(const struct experiment *e, int shards)
                 for (int c = 0; c < pairings; c++) {
                     const int at = ((g * pairings + c) * e->repeat + r) * e->prompts.n + i,
                               first = (g * pairings * e->repeat + r) * e->prompts.n + i;
-                    const struct cell cell = { g / e->batch.n, g % e->batch.n, c / e->drafter.n, c % e->drafter.n };
+                    const struct cell cell = { g / e->batch.n, g % e->batch.n, c / e->drafter.n, c % e->drafter.n, 0 };
                     assert_int_equal(pair_of[at] > 0, group_cells(e, g) > 0);
                     assert_int_equal(shard_of[at], shard_of[first]); // with all that it is compared with
                     counted += experiment_has(e, cell);

@@ -304,7 +304,7 @@ static void bad_experiments_are_refused_with_line_and_column(void **state)
         { "name: \"a\\x1Fb\"\ntarget: {model: target.gguf}\nprompts: {file: p.jsonl}\n",
           "x.yaml:1:7: name: expected one line, found a control character in it" },
         { HEAD "cells: {drafters: [none]}\n",
-          "x.yaml:4:9: cells has no key \"drafters\" (it has: sampling, batch, rule, drafter, zip, exclude); did you mean drafter?" },
+          "x.yaml:4:9: cells has no key \"drafters\" (it has: sampling, batch, rule, drafter, target, zip, exclude); did you mean drafter?" },
         { HEAD "cells: {drafter: []}\n",
           "x.yaml:4:18: cells.drafter: expected at least one value, found an empty list" },
         { DRAFTER "{kind: ngram, lenght: 3}\n",

@@ -81,7 +81,7 @@ static void shut(struct screen *s)
 static struct progress half_way(struct screen *s)
 {
     struct progress p;
-    progress_begin(&p, s->to, 60);
+    progress_begin(&p, s->to, NULL, 60);
     p.began_ns -= 1000 * SECOND;
     p.tokens = 5000;
     progress_skip(&p, 10);
@@ -153,7 +153,7 @@ static void unknown_remaining_time_is_not_shown(void **state)
     progress_tick(&p, "ngram");
     assert_string_equal(look(&s), "20 of 60 conversations, 5.0 tokens/s: ngram\n");
     shut(&s);
-    progress_begin(&p, NULL, 60);
+    progress_begin(&p, NULL, NULL, 60);
     p.shown_ns -= 100 * SECOND;
     progress_tick(&p, "ngram"); // no output
     progress_line(&p, "nothing");

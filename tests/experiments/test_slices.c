@@ -169,7 +169,7 @@ static void caches_that_do_not_fit_together_are_refused(void **state)
              "limits: {new_tokens: 20}\ncells: {sampling: [{temperature: 0}], batch: [1, 8], drafter: "
              "[none, ngram, suffix]}\n");
     struct loaded_experiment o;
-    assert_ok(loaded_experiment_open(&o, e, &err), err);
+    assert_ok(loaded_experiment_open(&o, e, 0, &err), err);
     for (int batch = 0; batch < 2; batch++)
         for (int large = 0; large < 2; large++) {
             struct group g = { 0 };

@@ -334,7 +334,7 @@ static void check_cells(const struct experiment *e, cells set, const char *text)
             int group = 0;
             for (int r = 0; r < e->rule.n; r++)
                 for (int d = 0; d < e->drafter.n; d++) {
-                    const bool has = experiment_has(e, (struct cell){ s, b, r, d });
+                    const bool has = experiment_has(e, (struct cell){ s, b, r, d, 0 });
                     if (has != set[number_of(&e->sampling, 0, s)][number_of(&e->batch, 1, b)][number_of(&e->rule, 2, r)]
                                   [number_of(&e->drafter, 3, d)])
                         fail_msg("%s %s %s %s: %s\n%s", e->sampling.entry[s].shown, e->batch.entry[b].shown,
@@ -387,7 +387,7 @@ static void none_is_added_where_others_are_and_nowhere_else(void **state)
     e = load(HEAD "cells: {zip: {batch: [1, 2], drafter: [ngram, suffix]}}\n");
     assert_string_equal(e->drafter.entry[0].shown, "none");
     for (int d = 0; d < 3; d++)
-        assert_int_equal(experiment_has(e, (struct cell){ 0, 1, 0, d }), d != 1);
+        assert_int_equal(experiment_has(e, (struct cell){ 0, 1, 0, d, 0 }), d != 1);
     experiment_free(e);
 }
 
@@ -437,7 +437,7 @@ static void rules_with_one_text_of_none_share_it(void **state)
         struct experiment *e = load(text);
         for (int r = 0; r < e->rule.n; r++)
             for (int d = 0; d < e->drafter.n; d++)
-                if (experiment_has(e, (struct cell){ 0, 0, r, d }) && experiment_is_none(e, d))
+                if (experiment_has(e, (struct cell){ 0, 0, r, d, 0 }) && experiment_is_none(e, d))
                     text_printf(&nones, "%s%s", nones.n > 0 ? " " : "",
                                 settings_get(e->rule.entry[r].settings, "kind")->text);
         assert_string_equal(nones.s, cases[i].nones);
@@ -535,7 +535,7 @@ static void bad_sweeps_are_refused_with_line_and_column(void **state)
         { "{zip: {batch: [1, 2], drafter: [ngram]}}",
           "4:32: zip: expected lists of equal length, found 2 of \"batch\" and 1 of \"drafter\"" },
         { "{zip: {batch: [1, 2]}}", "4:7: zip: expected a mapping of two lists or more, as in {a: [1, 2], b: [3, 4]}" },
-        { "{zip: []}", "4:7: zip: expected a mapping (sampling, batch, rule, drafter), found a list" },
+        { "{zip: []}", "4:7: zip: expected a mapping (sampling, batch, rule, drafter, target), found a list" },
         { "{batch: 1, zip: {batch: [1, 2], drafter: [ngram, none]}}", "4:18: zip: \"batch\" is also given on line 4" },
         { "{zip: [{batch: [1, 2], drafter: [ngram, none]}, {rule: [match, block], batch: [1, 2]}]}",
           "4:72: zip: \"batch\" is also given on line 4" },
@@ -553,7 +553,8 @@ static void bad_sweeps_are_refused_with_line_and_column(void **state)
         { "{exclude: {batch: 1}}", "4:11: exclude: leaves out every cell" },
         { "{exclude: []}", "4:11: exclude: expected a list of 1 to 1024 partial settings, found 0" },
         { "{exclude: [{}]}", "4:12: exclude: expected settings of the cells to leave out, found none" },
-        { "{exclude: [ngram]}", "4:12: exclude: expected a mapping (sampling, batch, rule, drafter), found ngram" },
+        { "{exclude: [ngram]}",
+          "4:12: exclude: expected a mapping (sampling, batch, rule, drafter, target), found ngram" },
         { "{sampling: [{temperature: 0}, {temperature: {from: 0.1, to: 1, step: 0.1}}],"
           " batch: {from: 1, to: 200}, drafter: {kind: ngram, tokens: {from: 1, to: 60}}}",
           "4:1: cells: expected at most 65536, found 134200" },

@@ -110,9 +110,9 @@ static void participating_cells_are_warmed_up_once_before_the_paired_run(void **
     struct runner r = { .e = e, .loaded = &loaded, .store = s };
     struct group g;
     struct counted counted[CELLS];
-    assert_true(loaded_experiment_open(&loaded, e, &err));
+    assert_true(loaded_experiment_open(&loaded, e, 0, &err));
     assert_true(group_open(&g, 0, &loaded, &err));
-    progress_begin(&r.progress, NULL, 0);
+    progress_begin(&r.progress, NULL, NULL, 0);
     count_endings(&g, e, s, counted);
 
     paired_run_with(&r, &g, 0); // complete

@@ -185,7 +185,8 @@ static void use_experiment(const char *path)
     for (int i = 0; i < e->batch.n; i++)
         insist(experiment_batch(e, i) >= 1);
     insist(e->new_tokens >= 1 && e->context >= 2 && e->repeat >= 1 && e->threads >= 1 && e->prompts.n >= 1);
-    insist(experiment_turns(e) >= e->prompts.n && groups(e) == e->sampling.n * e->batch.n && experiment_cells(e) > 0);
+    insist(experiment_turns(e) >= e->prompts.n && groups(e) == e->target.n * e->sampling.n * e->batch.n &&
+           experiment_cells(e) > 0);
     experiment_free(e);
 }
 
