@@ -59,6 +59,7 @@ static const struct {
     { "predict", NULL, "predicted speedups beside measured ones, and bounds" },
     { "model", NULL, "models of the Hugging Face hub into the cache" },
     { "quality", NULL, "what a lossy rule costs in its texts: perplexity, total variation, tasks solved" },
+    { "check-drafter", NULL, "does a drafter in Python keep its contract? in words" },
     { "trace", NULL, "a text as it was decoded, step by step" },
     { "generate", "--trace-html", NULL },
     { "bench", "--compare", "time passes beside llama.cpp, or another engine: --compare, --peer-command" },
@@ -155,7 +156,7 @@ static void print_usage(FILE *to)
         fprintf(to, "\nTools of the Python package (docs/commands.md):\n");
     for (int i = 0; tools[i].name != NULL; i++)
         if (tools[i].summary != NULL)
-            fprintf(to, "  ./run %-9s %s\n", tools[i].name, tools[i].summary);
+            fprintf(to, "  ./run %-13s %s\n", tools[i].name, tools[i].summary);
     fprintf(
         to,
         "\n--plugin FILE adds drafters, rules and sampling stages of your own to every command (docs/python.md).\n");

@@ -21,7 +21,7 @@ from speclab.command import Fault, call, note
 
 def names() -> list[str]:
     """Returns the words of this package."""
-    return sorted(m.name for m in pkgutil.iter_modules(words.__path__))
+    return sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(words.__path__))
 
 
 def is_here(given: list[str]) -> bool:
@@ -29,7 +29,7 @@ def is_here(given: list[str]) -> bool:
     engine's without one of these options."""
     if not given or given[0] not in names():
         return False
-    options = re.search("^# with (.*)$", Path(words.__path__[0], f"{given[0]}.py").read_text(), re.M)
+    options = re.search("^# with (.*)$", Path(words.__path__[0], f"{given[0].replace('-', '_')}.py").read_text(), re.M)
     end = given.index("--") if "--" in given else len(given)
     return options is None or any(word.split("=")[0] in options[1].split() for word in given[1:end])
 

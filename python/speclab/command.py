@@ -142,7 +142,7 @@ def _output_is_lost(word: str, why: OSError) -> int:
 
 def _called(word: str, words: Sequence[str]) -> int:
     try:
-        return importlib.import_module(f"speclab.words.{word}").main(list(words)) or 0
+        return importlib.import_module(f"speclab.words.{word.replace('-', '_')}").main(list(words)) or 0
     except Fault as fault:
         sys.stdout.flush()
         note(word, str(fault))

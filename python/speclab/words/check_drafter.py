@@ -1,0 +1,118 @@
+"""check-drafter - the contract of a drafter in Python: does it declare truthfully, does it depend on the text alone, is the output the target's?"""
+
+import os
+import re
+import subprocess
+import sys
+from typing import Any
+
+from speclab import contract, door, engine, plugins
+from speclab.command import Fault, Misuse, Options
+
+PROMPTS = ("Repeat after me: red, green, blue, red, green, blue, red,", "Write a short poem about the sea.", "List the numbers from one to twenty.")
+
+
+def options() -> Options:
+    about = ("Checks drafters of a plugin in Python, and says in words what is wrong: whether tokens are drawn from the q that is reported,\n"
+             "whether drafts depend on the text alone, and whether greedy and sampled texts of a target are those without drafts.\n"
+             "Exit status 1 if one of them is not so.")  # fmt: skip
+    o = Options("check-drafter", about, "  ./run check-drafter idea.py\n  ./run check-drafter idea.py bigram:tokens=3 --target target.gguf\n")
+    o.add_argument("file", metavar="FILE.py")
+    o.add_argument("drafter", metavar="NAME[:KEY=VALUE,...]", nargs="?", help="default: every drafter of the file, with its defaults")
+    o.option("--target", default="smollm2-135m-instruct", metavar="MODEL", help="default: smollm2-135m-instruct")
+    return o
+
+
+def _given(text: str | None) -> tuple[str | None, dict[str, str]]:
+    name, _, rest = (text or "").partition(":")
+    pairs = [pair.partition("=") for pair in rest.split(",") if pair]
+    return name or None, {key: value for key, _, value in pairs}
+
+
+def _decode(target: str, file: str, drafter: str, prompt: str, *how: str) -> str:
+    words = ["generate", target, "--tokens", "48", "--ignore-end", *how, *(("--plugin", file, "--drafter", drafter) if drafter else ()), prompt]
+    package = os.path.dirname(os.path.dirname(os.path.abspath(contract.__file__)))
+    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+    done = subprocess.run([sys.executable, "-B", "-m", "speclab", *words], capture_output=True, text=True, errors="surrogateescape",
+                          env=dict(os.environ, PYTHONPATH=path))  # fmt: skip
+    if done.returncode != 0:
+        raise engine.failure(done.returncode, done.stderr)
+    found = re.search(r"accepted (\d+) of (\d+)", done.stderr)
+    _decode.accepted = (int(found[1]), int(found[2])) if found else (0, 0)
+    return done.stdout
+
+
+class Report:
+    def __init__(self) -> None:
+        self.wrong = 0
+
+    def line(self, ok: bool | None, what: str, how: str) -> None:
+        self.wrong += ok is False
+        print(f"  {'ok   ' if ok else '-    ' if ok is None else 'WRONG'}  {what}: {how}", flush=True)
+
+
+def _contract(r: Report, kind: type[plugins.Drafter], given: dict[str, str], setting: contract.Setting, file: str) -> None:
+    def make() -> contract.Driven:
+        return contract.Driven(kind, given, setting)
+
+    try:
+        if (by := plugins.how_it_drafts(kind)) != "propose":
+            make().logits(0, next(contract.texts(setting, 1))[-1:])
+            r.line(True, "declares truthfully", f"the engine draws from what {by} returns, so q is true by construction")
+        else:
+            t = contract.truthful(make)
+            if t.smallest < contract.ALPHA:
+                r.line(False, "declares truthfully", f"{t.drawn} tokens were not drawn from the q that add reported (p-value {t.smallest:.1g}): {t.what}")
+            elif t.drawn:
+                r.line(True, "declares truthfully", f"{t.drawn} tokens agree with the q that add reported (p-value {t.smallest:.2g})")
+            else:
+                r.line(True, "declares truthfully", "no token was drawn by the drafter itself: draft.sample draws from q, other tokens have none")
+        if kind.remembers != "text":
+            r.line(None, "depends on the text alone", f'it says that it does not (remembers = "{kind.remembers}"), so texts can differ from run to run')
+        else:
+            kept = {h: f for h, f in contract.HISTORIES.items() if not (kind.uses_prompt_length and f is contract.HISTORIES["its drafts before were rejected"])}
+            d = contract.depends_on_more(make, kept)
+            how = f"{contract.TEXTS - 1} texts in {len(kept)} histories" if d is None else f"a draft differs when {d.history}: {d.difference}"
+            r.line(d is None, "depends on the text alone", how)
+    except Exception as why:
+        r.line(False, "runs", door.sentence(why, file))
+
+
+def _target(r: Report, target: str, file: str, drafter: str) -> None:
+    accepted = drafted = 0
+    for what, how in (("greedy text", ()), ("seeded text under rule match", ("--temperature", "1", "--rule", "match", "--seed", "3"))):
+        differ = []
+        for prompt in PROMPTS:
+            plain = _decode(target, file, "", prompt, *how)
+            if _decode(target, file, drafter, prompt, *how) != plain:
+                differ.append(prompt)
+            accepted, drafted = accepted + _decode.accepted[0], drafted + _decode.accepted[1]
+        said = f"equals none's ({len(PROMPTS)} prompts)" if not differ else f'differs from none\'s for "{differ[0]}"'
+        r.line(not differ, what, said)
+    r.line(None, "accepted", f"{accepted} of {drafted} draft tokens" if drafted else "no draft token was proposed")
+
+
+def main(words: list[str]) -> int:
+    given = options().read(words)
+    name, values = _given(given.drafter)
+    kinds: dict[str, Any] = {plugins.name(k): k for k in door.load(given.file) if issubclass(k, plugins.Drafter)}
+    if not kinds:
+        raise Fault(f"{given.file}: expected a class of speclab.Drafter, found none")
+    if name is not None and name not in kinds:
+        raise Misuse(f'{given.file}: expected a drafter of {", ".join(kinds)}, found "{name}"')
+    model = engine.objects("inspect", given.target, "--json")[0]
+    r = Report()
+    for which, kind in kinds.items():
+        if name not in (None, which):
+            continue
+        known = [o.name for o in plugins.options(kind)]
+        if plugins.how_it_drafts(kind) == "propose" and (unknown := [v for v in values if v not in known]):
+            raise Misuse(f"{which}: expected options of {', '.join(known) or 'none'}, found \"{unknown[0]}\"")
+        print(f"{which} ({given.file}:{plugins.line(kind)}), target {given.target}")
+        setting = contract.Setting(model["vocab"], min(model["tokens"] or model["vocab"], model["vocab"]), model["width"])
+        _contract(r, kind, values, setting, given.file)
+        try:
+            _target(r, given.target, given.file, given.drafter if name else which)
+        except Fault as why:
+            r.line(False, "runs", str(why))
+    return 1 if r.wrong else 0

@@ -1,0 +1,219 @@
+"""The plugins in examples/, and `check-drafter`: what it says of drafters that keep the contract and of those that do not."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import ROOT, call
+
+from speclab import contract, door
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+SETTING = contract.Setting(vocab=40, used_vocab=36, width=8)
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.name)
+def test_an_example_is_short(file):
+    assert len(file.read_text().splitlines()) <= 40
+
+
+def generated(tiny, *words):
+    done = call("generate", tiny, "--tokens", 60, "--threads", 1, "--ignore-end", "--json", *words, "red, green, red, green, red, green", cwd=ROOT)
+    assert done.status == 0, done.err
+    return json.loads(done.out)
+
+
+def test_the_bigram_table_drafts_and_the_text_stays(tiny):
+    plain = generated(tiny)
+    drafted = generated(tiny, "--plugin", "examples/bigram.py", "--drafter", "bigram:tokens=3")
+    assert drafted["new_ids"] == plain["new_ids"] and len(drafted["steps"]) < len(plain["steps"])
+
+
+def test_the_lossy_rule_is_enumerated(tiny):
+    done = call("exact", "--rules", "--instances", 2, "--plugin", "examples/lossy_rule.py", cwd=ROOT)
+    rows = [line.split() for line in done.out.splitlines() if line.split()[:1] == ["near"]]
+    assert done.status == 0 and rows[0][-3:] == ["lossy,", "as", "declared"] and float(rows[0][3]) > 0.1
+
+
+def test_the_example_of_a_gru(tiny):
+    pytest.importorskip("torch")
+    assert generated(tiny, "--plugin", "examples/gru.py", "--drafter", "gru:tokens=3")["new_ids"] == generated(tiny)["new_ids"]
+
+
+# ---- check-drafter
+
+DRAFTERS = """
+import numpy as np
+import speclab
+
+class Own(speclab.Drafter):
+    "draws from the row that it reports"
+    makes = ("sampled", "trees")
+    def __init__(self):
+        self.random = np.random.default_rng(5)
+    def row_of(self, token):
+        q = np.zeros(self.vocab)
+        q[: self.used_vocab] = 1.0 / (1 + (np.arange(self.used_vocab) + token) % 7)
+        return q / q.sum()
+    def propose(self, request, draft):
+        token, node = int(request.tokens[-1]), 0
+        q = self.row_of(token)
+        first = draft.add(self.random.choice(self.vocab, p=q), parent=0, q=q)
+        second = draft.add(self.random.choice(self.vocab, p=q), parent=0, q=q)
+        q = self.row_of(draft.token(first))
+        draft.add(self.random.choice(self.vocab, p=q), parent=first, q=q)
+
+class Best(Own):
+    "reports a row, and takes its most probable token"
+    def propose(self, request, draft):
+        q = self.row_of(int(request.tokens[-1]))
+        draft.add(int(q.argmax()), q=q)
+
+class Sharp(Own):
+    "reports the row before it is sharpened"
+    def propose(self, request, draft):
+        q = self.row_of(int(request.tokens[-1]))
+        sharp = q**2 / (q**2).sum()
+        draft.add(self.random.choice(self.vocab, p=sharp), q=q)
+
+class Twins(Own):
+    "two tokens of a row that are never equal"
+    def propose(self, request, draft):
+        q = self.row_of(int(request.tokens[-1]))
+        for token in self.random.choice(self.vocab, 2, replace=False, p=q):
+            draft.add(int(token), parent=0, q=q)
+
+class Counts(speclab.Drafter):
+    "counts its drafts"
+    drafts = 0
+    def propose(self, request, draft):
+        self.drafts += 1
+        draft.add(self.drafts % self.used_vocab)
+
+class Keeps(speclab.Drafter):
+    "keeps a slot's text after it has ended"
+    def __init__(self):
+        self.seen = {}
+    def advance(self, a):
+        self.seen.setdefault(a.slot, []).extend(a.tokens.tolist())
+    def propose(self, request, draft):
+        draft.add(self.seen[request.slot][0])
+
+class Mixes(speclab.Drafter):
+    "mixes slots up"
+    last = 0
+    def advance(self, a):
+        self.last = int(a.text[0]) if self.last == 0 else self.last
+    def propose(self, request, draft):
+        draft.add(self.last)
+
+class Advances(speclab.Drafter):
+    "depends on how the text was divided"
+    def advance(self, a):
+        self.n = len(a.tokens)
+    def propose(self, request, draft):
+        draft.add(self.n % self.used_vocab)
+
+class Says(Counts):
+    remembers = "passes"
+
+class Network(speclab.Drafter):
+    layers = (0, -1)
+    def __init__(self):
+        self.state = np.zeros((self.slots, self.width))
+        self.w = np.random.default_rng(1).normal(size=(self.vocab, self.width))
+    def advance(self, a):
+        self.state[a.slot] = a.states[-1].sum(0)
+    def row(self, slot, path):
+        return self.w @ self.state[slot] + path[-1]
+
+class Far(speclab.Drafter):
+    def propose(self, request, draft):
+        draft.add(self.used_vocab)
+
+class Heavy(speclab.Drafter):
+    makes = ("sampled",)
+    def propose(self, request, draft):
+        draft.sample(np.ones(self.vocab))
+"""
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory):
+    space = {}
+    exec(compile(DRAFTERS, "drafters.py", "exec"), space)
+    return space
+
+
+def made(kinds, name, **given):
+    return lambda: contract.Driven(kinds[name], given, SETTING)
+
+
+def test_a_drafter_that_draws_from_its_row_is_truthful(kinds):
+    t = contract.truthful(made(kinds, "Own"))
+    assert t.drawn == 3 * contract.TRIALS and t.smallest > 1e-4
+
+
+@pytest.mark.parametrize("name, says", [("Best", "frequen"), ("Sharp", "frequen"), ("Twins", "0 pairs are equal")])
+def test_a_row_that_was_not_drawn_from_shows(name, says, kinds):
+    t = contract.truthful(made(kinds, name))
+    assert t.smallest < contract.ALPHA and says in t.what, t
+
+
+def test_p_values_of_truthful_drafters_are_not_small(kinds):
+    """Of 60 truthful drafters few have a p-value below 0.05: the tests have their level."""
+    random = np.random.default_rng(3)
+    small = sum(contract.kolmogorov(random.random(200)) < 0.05 for _ in range(2000))
+    assert 60 < small < 145  # binomial(2000, 0.05): 100 +- 4.5 deviations
+
+
+@pytest.mark.parametrize("name, history", [("Counts", "its drafts before were rejected"), ("Keeps", "another text was in its slot before"),
+                                           ("Mixes", "another text"), ("Advances", "the prompt comes in parts")])  # fmt: skip
+def test_a_draft_that_depends_on_more_than_the_text_shows(name, history, kinds):
+    d = contract.depends_on_more(made(kinds, name))
+    assert d is not None and (history in d.history or name == "Counts"), d
+
+
+@pytest.mark.parametrize("name", ["Own", "Network"])
+def test_a_draft_of_the_text_alone_is_the_same_in_every_history(name, kinds):
+    assert contract.depends_on_more(made(kinds, name)) is None
+
+
+@pytest.mark.parametrize("name, says", [("Far", "expected a token from 0 to 35, found 36"), ("Heavy", "expected probabilities whose sum is 1, found a sum of 40")])
+def test_a_wrong_draft_is_named(name, says, kinds):
+    with pytest.raises(contract.Wrong, match=says):
+        contract.truthful(made(kinds, name))
+
+
+@pytest.mark.parametrize("given, says", [({"tokens": "x"}, 'option tokens: expected an integer, found "x"'), ({"share": "2"}, "from 0 to 1")])
+def test_options_are_checked(given, says):
+    kind = door.plugins  # a class of its own, as annotations are read where it was written
+    space = {"__name__": "optioned"}
+    exec("from typing import Annotated\nimport speclab\nclass O(speclab.Drafter):\n    tokens: int = 2\n    share: Annotated[float, (0, 1)] = 0.5\n"
+         "    def propose(self, request, draft):\n        pass\n", space)  # fmt: skip
+    assert kind.options(space["O"])
+    with pytest.raises(contract.Wrong, match=says):
+        contract.Driven(space["O"], given, SETTING)
+
+
+def test_check_drafter_says_in_words_what_is_wrong(tiny, tmp_path):
+    (tmp_path / "idea.py").write_text(DRAFTERS)
+    done = call("check-drafter", "idea.py", "best", "--target", tiny, cwd=tmp_path)
+    assert done.status == 1 and "WRONG  declares truthfully: 1000 tokens were not drawn from the q" in done.out and "greedy text: equals none's" in done.out
+    done = call("check-drafter", "idea.py", "keeps", "--target", tiny, cwd=tmp_path)
+    assert done.status == 1 and "WRONG  depends on the text alone: a draft differs when another text was in its slot before: node 1 is token" in done.out
+    done = call("check-drafter", "idea.py", "network", "--target", tiny, cwd=tmp_path)
+    assert done.status == 0 and "q is true by construction" in done.out and "WRONG" not in done.out
+    done = call("check-drafter", "idea.py", "says", "--target", tiny, cwd=tmp_path)
+    assert done.status == 0 and 'it says that it does not (remembers = "passes")' in done.out
+
+
+@pytest.mark.parametrize("words, says, status", [
+    (["idea.py", "nobody"], 'expected a drafter of', 2), (["idea.py", "best:x=1"], 'found "x"', 2), (["none.py"], "none.py", 1),
+    (["idea.py", "best", "--target", "no-model"], "no-model", 1), ([], "missing argument", 2)])  # fmt: skip
+def test_check_drafter_refuses(words, says, status, tiny, tmp_path):
+    (tmp_path / "idea.py").write_text(DRAFTERS)
+    if words and "--target" not in words:
+        words = [*words, "--target", tiny]
+    done = call("check-drafter", *words, cwd=tmp_path)
+    assert done.status == status and says in done.err and done.err.count("\n") == 1, done
