@@ -233,7 +233,11 @@ while IFS=$'\002' read -r page line language text; do
     yaml)
         commands=$((commands + 1))
         if [[ $text = name:* || $text = *$'\n'name:* ]]; then printf '%s' "$text"; else header ''; printf '%s' "$text"; fi >experiments/page.yaml
-        fails "$place" "speclab run experiments/page.yaml --dry-run"
+        # "# NAME.yaml, with --plugin NAME.py": the page's commands use this file.
+        words=experiments/page.yaml
+        [[ ! $text =~ ^#\ ([a-z]+\.yaml),\ with\ (--plugin\ [a-z]+\.py) ]] ||
+            { words="${BASH_REMATCH[1]} ${BASH_REMATCH[2]}"; mv experiments/page.yaml "${BASH_REMATCH[1]}"; }
+        fails "$place" "speclab run $words --dry-run"
         ;;
     sql)
         commands=$((commands + 1))
@@ -251,6 +255,7 @@ while IFS=$'\002' read -r page line language text; do
     python)
         commands=$((commands + 1))
         printf '%s' "$text" >page.py
+        [[ ! $text =~ ^#\ ([a-z]+\.py)$'\n' ]] || cp page.py "${BASH_REMATCH[1]}" # the page's commands use it
         fails "$place" "PYTHONPATH=stand-ins:$source/python $python/bin/python -B page.py && echo done"
         ;;
     text) ;;
