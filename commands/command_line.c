@@ -133,7 +133,10 @@ static int take_choice(const struct usage *u, const struct flag *f, const char *
     const int i = choice_index(f->argument, value);
     if (i < 0)
         return usage_fail(u, "--%s: expected one of %s, found \"%s\"", f->name, f->argument, value);
-    *(int *)f->to = i;
+    if (f->kind == FLAG_WORD)
+        *(const char **)f->to = value;
+    else
+        *(int *)f->to = i;
     return USAGE_OK;
 }
 
@@ -166,6 +169,7 @@ static int take_flag(const struct usage *u, const struct flag *f, const char *va
         texts->text[texts->n++] = value;
         return USAGE_OK;
     case FLAG_CHOICE:
+    case FLAG_WORD:
         return take_choice(u, f, value);
     }
     return USAGE_OK;

@@ -12,6 +12,7 @@ enum flag_kind {
     FLAG_TEXTS,  // struct flag_texts: the only kind that can be given several times
     FLAG_DEVICE, // const char *, into argv: cpu, cuda or cuda:1
     FLAG_CHOICE, // int: index of the value in `argument`, a list separated by |
+    FLAG_WORD,   // const char *, into argv: one of such a list
 };
 
 struct flag_texts {
@@ -27,6 +28,21 @@ struct flag {         // a table of flags ends with { 0 }
     const char *help;     // lines separated by \n
     long long min, max;   // for FLAG_INT; both 0: no limits
 };
+
+// The flags of every command that opens a model, from a struct speclab_target_options (engine/speclab.h).
+// clang-format off
+#define PRECISION_FLAGS(o) \
+    { "device", FLAG_DEVICE, &(o).device, "NAME", DEVICE_NAMES "; default: cpu", 0, 0 }, \
+    { "activations", FLAG_WORD, &(o).activations, ACTIVATIONS_CHOICES, \
+      "what products round their input to; default: as the weights allow", 0, 0 }, \
+    { "cache", FLAG_WORD, &(o).cache, KV_CHOICES, "element type of keys and values", 0, 0 }
+#define PACKED_FLAG(to) /* int: 1 for keep */ \
+    { "packed", FLAG_CHOICE, &(to), "no|keep", \
+      "keep: packed weights are read from a file beside the model,\nand written there if none fits; default: no", 0, 0 }
+#define CHAT_VARIABLES_FLAG(to) \
+    { "chat-template-kwargs", FLAG_TEXT, &(to), "JSON", \
+      "variables of the chat template: '{\"enable_thinking\": false}'", 0, 0 }
+// clang-format on
 
 struct usage {
     const char *name;     // "generate"
@@ -60,7 +76,7 @@ int usage_mode(const struct usage *u, const struct mode *modes);
 // interrupt_status() if a signal was caught (130 after Ctrl-C); 1 for any other failure.
 int usage_fail(const struct usage *u, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int command_fail(const struct usage *u, const struct error *err);
-void command_log(void *unused, const char *sentence); // a line on stderr; for struct target_options (engine/engine.h)
+void command_log(void *unused, const char *sentence); // a line on stderr; for struct speclab_target_options
 // Exit status after all results are written: 0, or 1 with an error message if stdout did not accept them, or if a mapped file has changed while it
 // was in use. A closed pipe (`| head`) returns 1 without a message.
 int command_done(const struct usage *u);

@@ -62,7 +62,7 @@ static bool find_run(const struct plan *p, struct cell_runner *c, struct error *
 static bool pace(const struct plan *p, const struct cell_runner *c, double *ns, struct error *err)
 {
     const char *drafter[] = { p->e->drafter.entry[c->cell.drafter].shown, drafter_types[0]->name };
-    const struct target *t = &p->opened.target;
+    const struct speclab_target *t = p->opened.target;
     const char *activations = activations_names[model_activations(t->model)], *cache = type_facts[t->cache].name;
     err->text[0] = '\0';
     *ns = 0;
@@ -114,7 +114,7 @@ static bool add_cell(struct plan *p, const struct cell_runner *c, int done, int 
     if (!pace(p, c, &ns, err))
         return false;
     if (ns == 0 && turns > 0) {
-        ns = model_pass_bytes(p->opened.target.model, 1) / ASSUMED_BANDWIDTH * 1e9;
+        ns = model_pass_bytes(p->opened.target->model, 1) / ASSUMED_BANDWIDTH * 1e9;
         p->from_bandwidth = true;
     }
     p->turns += turns;
@@ -137,7 +137,8 @@ static struct need *need_on(struct need need[MAX_NEEDS], int *n, struct backend 
 }
 
 // Adds the memory of a pairing, by device.
-static void add_needs(const struct target *t, const struct pairing *of, struct need need[MAX_NEEDS], int *n)
+static void add_needs(const struct speclab_target *t, const struct speclab_decoder *of, struct need need[MAX_NEEDS],
+                      int *n)
 {
     struct error unused; // the host's backend is already open
     const struct verifier_setup *v = verifier_setup(of->verifier);
@@ -173,7 +174,7 @@ static bool add_group(struct plan *p, int number, struct error *err)
     ok = all >= 0;
     for (int i = 0; i < g.n && ok; i++) {
         ok = add_cell(p, &g.cell_runner[i], done[i], all, turns[i], err);
-        add_needs(&p->opened.target, &g.cell_runner[i].pairing, need, &needs);
+        add_needs(p->opened.target, g.cell_runner[i].decoder, need, &needs);
     }
     need[0].caches += g.cache_bytes;
     need[0].bytes += g.cache_bytes;
@@ -200,16 +201,16 @@ static void print_place(const struct plan *p, struct backend *b)
     const bool own = b->memory(b, &free_bytes, &all);
     if (own)
         fprintf(p->out, " of the %.0f", megabytes(all));
-    else if (b == p->opened.target.backend && p->opened.available > 0)
+    else if (b == p->opened.target->backend && p->opened.available > 0)
         fprintf(p->out, ", %.0f are available", megabytes(p->opened.available));
     if (own || p->needs > 1)
-        fprintf(p->out, " on %s", devices_name(p->opened.target.devices, b));
+        fprintf(p->out, " on %s", devices_name(p->opened.target->devices, b));
     fprintf(p->out, ": ");
 }
 
 static void print_memory(const struct plan *p)
 {
-    const struct target *t = &p->opened.target;
+    const struct speclab_target *t = p->opened.target;
     const struct need *n = &p->need[0]; // the target's device
     const size_t weights = model_bytes(t->model) + model_table_bytes(t->model),
                  scratch = model_scratch_bytes(model_shape(t->model), model_rows(t->model));
@@ -242,16 +243,16 @@ static void print_shard(const struct plan *p)
 static void print_target(const struct plan *p)
 {
     const struct experiment *e = p->e;
-    const struct model *m = p->opened.target.model;
+    const struct model *m = p->opened.target->model;
     fprintf(p->out, "target   %s: %s weights, %s activations, %s cache, on %s%s\n         %s, %s\n",
             p->opened.chosen->model, model_type(m), activations_names[model_activations(m)],
-            type_facts[p->opened.target.cache].name, p->opened.chosen->device,
+            type_facts[p->opened.target->cache].name, p->opened.chosen->device,
             model_config(m)->inflated != NULL ? "; marked as inflated" : "", p->opened.processor,
-            p->opened.target.backend->describe(p->opened.target.backend));
+            p->opened.target->backend->describe(p->opened.target->backend));
     fprintf(p->out,
             "prompts  %s, chat %s, first turns of %.0f tokens on average, %d at most;\n"
             "         at most %d new tokens a turn, context %d\n",
-            e->prompts_file, p->opened.chat.label, (double)p->opened.tokens / e->prompts.n, p->opened.longest,
+            e->prompts_file, p->opened.target->chat.label, (double)p->opened.tokens / e->prompts.n, p->opened.longest,
             e->new_tokens, p->opened.context);
     print_memory(p);
 }

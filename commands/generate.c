@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/json.h"
 #include "core/memory.h"
@@ -64,65 +63,63 @@ struct settings *generate_sampling(const struct generate *g, const struct json *
 }
 
 // Checks everything that can be checked before a model is opened.
-static bool read_pairing(struct generate *g, struct error *err)
+static bool read_decoder(struct generate *g, struct error *err)
 {
     if ((g->sampling_settings = generate_sampling(g, NULL, err)) == NULL)
         return false;
     g->drafter_settings = settings_inline(g->drafter, "--drafter", err);
     g->rule_settings = g->drafter_settings != NULL ? settings_inline(g->rule, "--rule", err) : NULL;
-    if (g->rule_settings == NULL || !drafter_length(g->drafter_settings, err) ||
-        !pairing_read(&g->pairing, g->drafter_settings, g->rule_settings, g->sampling_settings, err))
+    if (g->rule_settings == NULL || !drafter_length(g->drafter_settings, err))
         return false;
-    options_fill(g->drafter_settings, g->pairing.type->options);
-    options_fill(g->rule_settings, g->pairing.rule->options);
+    g->decoder = decoder_read(g->drafter_settings, g->rule_settings, g->sampling_settings, err);
+    if (g->decoder == NULL)
+        return false;
+    options_fill(g->drafter_settings, g->decoder->type->options);
+    options_fill(g->rule_settings, g->decoder->rule->options);
     return true;
-}
-
-// A failure is reported when a chat is encoded.
-static void open_chat(struct generate *g)
-{
-    char today[16];
-    const time_t now = time(NULL);
-    struct tm date;
-    strftime(today, sizeof(today), "%Y-%m-%d", localtime_r(&now, &date));
-    target_chat(&g->target,
-                (struct chat_request){
-                    .name = g->ids != NULL ? "none" : g->chat_name, .variables = g->variables, .now = today },
-                &g->chat, &g->no_chat);
 }
 
 bool generate_open_target(struct generate *g, struct error *err)
 {
-    const struct target_options options = {
-        .precision = g->precision, .threads = (int)g->threads, .packed = g->packed, .log = command_log
-    };
-    if (!target_open(&g->target, g->model, &options, err))
-        return false;
-    open_chat(g);
-    return true;
+    g->options.threads = (int)g->threads;
+    g->options.packed_cache = g->packed;
+    g->options.log = command_log;
+    if (g->ids != NULL)
+        g->options.chat = "none";
+    g->target = speclab_target_open(g->model, &g->options, err);
+    return g->target != NULL;
 }
 
-bool generate_has_chat(const struct generate *g, struct error *err)
+bool generate_open(struct generate *g, int slots, int length, struct speclab_listener listener, struct error *err)
 {
-    return target_needs_text(&g->target, err) && (g->no_chat.text[0] == '\0' || fail(err, "%s", g->no_chat.text));
+    g->decoder->seed = (uint64_t)g->seed;
+    g->decoder->listener = listener;
+    if (!decoder_open(g->decoder, g->target, slots, length, err))
+        return false;
+    drafter_resolve(g->decoder->drafter, g->drafter_settings);
+    return g->stop.n == 0 || target_needs_text(g->target, err);
 }
 
-bool generate_open(struct generate *g, int slots, int length, struct listener listener, struct error *err)
+struct speclab_request generate_request(const struct generate *g, int64_t sequence, const struct ids *prompt)
 {
-    if (!pairing_open(&g->pairing, &g->target, slots, length, err))
-        return false;
-    drafter_resolve(g->pairing.drafter, g->drafter_settings);
-    if (g->stop.n > 0 && !target_needs_text(&g->target, err))
-        return false;
-    text_ends_set(&g->ends, &g->target, &g->chat, g->ignore_end, g->stop.n, g->stop.text);
-    g->decoder = decoder_create(g->pairing.verifier, g->pairing.drafter, slots, (uint64_t)g->seed, listener, err);
-    return g->decoder != NULL;
+    return (struct speclab_request){ .sequence = sequence,
+                                     .prompt = prompt->id,
+                                     .n = (int)prompt->n,
+                                     .max_tokens = (int)g->tokens,
+                                     .ignore_end = g->ignore_end,
+                                     .stop = g->stop.text,
+                                     .n_stop = g->stop.n };
+}
+
+struct stop_strings generate_stops(const struct generate *g)
+{
+    return (struct stop_strings){ g->target->tokenizer, g->stop.n, g->stop.text };
 }
 
 static bool read_ids(struct generate *g, struct error *err)
 {
     struct json *list = json_parse(g->ids, strlen(g->ids), "--ids", err);
-    bool ok = list != NULL && json_read_ids(list, "--ids", g->target.used_vocab, &g->prompt_ids, err);
+    bool ok = list != NULL && json_read_ids(list, "--ids", g->target->used_vocab, &g->prompt_ids, err);
     json_free(list);
     return ok && (g->prompt_ids.n > 0 || fail(err, "--ids: the list is empty; expected at least one token"));
 }
@@ -140,7 +137,7 @@ static bool read_stdin(struct text *to, struct error *err)
 static bool read_prompt(struct generate *g, struct error *err)
 {
     struct text text = { 0 };
-    bool ok = generate_has_chat(g, err);
+    bool ok = speclab_target_has_chat(g->target, err);
     if (ok && strcmp(g->prompt, "-") == 0)
         ok = read_stdin(&text, err);
     else if (ok)
@@ -150,11 +147,11 @@ static bool read_prompt(struct generate *g, struct error *err)
     // Before the chat template is applied, so that the offset refers to the user's text.
     ok = ok && require_utf8(text.s, text.n, "the prompt", err) &&
          (g->system == NULL || require_utf8(g->system, strlen(g->system), "--system", err));
-    if (ok && g->system != NULL && strcmp(g->chat_name, "none") == 0)
+    if (ok && g->system != NULL && strcmp(g->options.chat, "none") == 0)
         ok = fail(err, "--system requires a chat template; --chat none has none");
     const struct message both[] = { { "system", g->system }, { "user", text.s } };
     const int first = g->system == NULL;
-    ok = ok && target_encode_chat(&g->target, &g->chat, both + first, 2 - first, &g->prompt_ids, err);
+    ok = ok && target_encode_chat(g->target, both + first, 2 - first, &g->prompt_ids, err);
     free(text.s);
     return ok && (g->prompt_ids.n > 0 || fail(err, "the prompt is empty; expected at least one token"));
 }
@@ -162,9 +159,9 @@ static bool read_prompt(struct generate *g, struct error *err)
 // Length of the sequence in rows: the prompt, the new tokens and the largest draft, limited by the context.
 static bool choose_length(const struct generate *g, int *length, struct error *err)
 {
-    const int trained = model_shape(g->target.model)->context;
+    const int trained = model_shape(g->target->model)->context;
     if (g->context > trained)
-        return fail(err, "--context %lld: the context of %s is %d tokens", g->context, g->target.path, trained);
+        return fail(err, "--context %lld: the context of %s is %d tokens", g->context, g->target->path, trained);
     long long context = g->context > 0 ? g->context : trained, n = (long long)g->prompt_ids.n;
     if (n >= context)
         return fail(err, "the prompt has %lld tokens, which fills the context of %lld", n, context);
@@ -177,7 +174,7 @@ static bool choose_length(const struct generate *g, int *length, struct error *e
 
 struct json *generate_settings(const struct generate *g)
 {
-    const struct target *t = &g->target;
+    const struct speclab_target *t = g->target;
     struct json *stop = json_new_array();
     for (int i = 0; i < g->stop.n; i++)
         json_push(stop, json_new_text(g->stop.text[i]));
@@ -185,9 +182,9 @@ struct json *generate_settings(const struct generate *g)
         JSON("model", t->path), JSON("model_hash", hash_text(model_hash(t->model)).s),
         JSON("type", model_type(t->model)), JSON("activations", activations_names[model_activations(t->model)]),
         JSON("cache", type_facts[t->cache].name), JSON("drafter", settings_json(g->drafter_settings)),
-        JSON("rule", settings_json(g->rule_settings)), JSON("lossless", g->pairing.rule->exact),
+        JSON("rule", settings_json(g->rule_settings)), JSON("lossless", g->decoder->rule->exact),
         JSON("sampling", settings_json(g->sampling_settings)), JSON("seed", g->seed), JSON("tokens", g->tokens),
-        JSON("chat", g->ids != NULL ? NULL : g->chat.label), JSON("ignore_end", g->ignore_end), JSON("stop", stop),
+        JSON("chat", g->ids != NULL ? NULL : t->chat.label), JSON("ignore_end", g->ignore_end), JSON("stop", stop),
         JSON("backend", t->backend->name), JSON("device", t->backend->describe(t->backend)),
         JSON("version", speclab_version()), JSON("revision", speclab_revision()));
 }
@@ -195,9 +192,9 @@ struct json *generate_settings(const struct generate *g)
 static void print_json(struct generate *g)
 {
     const struct text *text = &g->printer.text;
-    struct json *j =
-        json_object_of(JSON("prompt_ids", json_new_ids(g->prompt_ids.id, g->prompt_ids.n)),
-                       JSON("text", g->target.tokenizer != NULL ? json_new_text_n(text->s, text->n) : json_new_null()));
+    struct json *j = json_object_of(
+        JSON("prompt_ids", json_new_ids(g->prompt_ids.id, g->prompt_ids.n)),
+        JSON("text", g->target->tokenizer != NULL ? json_new_text_n(text->s, text->n) : json_new_null()));
     transcript_json(&g->transcript, j);
     json_set(j, "settings", generate_settings(g));
     json_print(j, stdout);
@@ -205,26 +202,24 @@ static void print_json(struct generate *g)
 
 // ---- decoding
 
-static void on_step(void *self, const struct step *s)
+static void on_step(void *self, const struct speclab_step *s)
 {
     struct generate *g = self;
     transcript_step(&g->transcript, s);
-    printer_add(&g->printer, s->verification->token, s->kept, transcript_accepted(s));
+    printer_add(&g->printer, s->token, s->n, s->accepted);
 }
 
-static void on_end(void *self, const struct ending *e)
+static void on_end(void *self, const struct speclab_end *e)
 {
     transcript_done(&((struct generate *)self)->transcript, e);
 }
 
 static bool decode(struct generate *g, struct error *err)
 {
-    const struct assignment a = {
-        .prompt = g->prompt_ids.id, .n = (int)g->prompt_ids.n, .limit = (int)g->tokens, .stops = &g->ends.stops
-    };
-    bool ok = decoder_start(g->decoder, &a, err);
-    while (ok && decoder_active(g->decoder) > 0 && !(g->printer.to != NULL && stdout_failed()))
-        ok = decoder_step(g->decoder, err);
+    const struct speclab_request r = generate_request(g, 0, &g->prompt_ids);
+    bool ok = speclab_decoder_start(g->decoder, &r, err);
+    while (ok && speclab_decoder_active(g->decoder) > 0 && !(g->printer.to != NULL && stdout_failed()))
+        ok = speclab_decoder_step(g->decoder, err);
     return ok;
 }
 
@@ -232,17 +227,19 @@ static bool generate(struct generate *g, struct error *err)
 {
     int length = 0;
     if (!generate_open_target(g, err) || !(g->ids != NULL ? read_ids(g, err) : read_prompt(g, err)) ||
-        !choose_length(g, &length, err) || !generate_open(g, 1, length, (struct listener){ on_step, on_end, g }, err))
+        !choose_length(g, &length, err) ||
+        !generate_open(g, 1, length, (struct speclab_listener){ .step = on_step, .end = on_end, .self = g }, err))
         return false;
     g->transcript.keep = g->json;
     g->transcript.trace = g->trace;
     g->transcript.prompt = (int)g->prompt_ids.n;
     g->printer.to = g->json ? NULL : stdout;
     g->printer.colour = printer_wants_colour(stdout);
-    g->printer.stops = g->ends.strings;
+    g->printer.stops = generate_stops(g);
     if (!decode(g, err))
         return false;
-    printer_end(&g->printer, g->transcript.stop != NULL && strcmp(g->transcript.stop, stop_name(STOP_STRING)) == 0);
+    printer_end(&g->printer,
+                g->transcript.stop != NULL && strcmp(g->transcript.stop, stop_name(SPECLAB_STOP_STRING)) == 0);
     if (g->transcript.stop == NULL)
         return true; // stdout was closed
     if (g->json)
@@ -254,11 +251,8 @@ static bool generate(struct generate *g, struct error *err)
 
 static void close_all(struct generate *g)
 {
-    decoder_destroy(g->decoder);
-    pairing_close(&g->pairing);
-    chat_close(&g->chat);
-    target_close(&g->target);
-    json_free(g->variables);
+    speclab_decoder_destroy(g->decoder);
+    speclab_target_close(g->target);
     settings_free(g->drafter_settings);
     settings_free(g->rule_settings);
     settings_free(g->sampling_settings);
@@ -323,12 +317,14 @@ static int run(struct generate *g, const struct usage *u, char **operand, int n)
         return usage_fail(u, "expected either --ids or PROMPT, found both: \"%s\"", operand[1]);
     if (g->ids != NULL && g->system != NULL)
         return usage_fail(u, "--system requires a chat template, which is not applied to --ids");
-    if (!chat_name_known(g->chat_name, &err))
+    if (!chat_name_known(g->options.chat, &err))
         return usage_fail(u, "--chat: %s", err.text);
-    if (g->ids != NULL && g->chat_variables != NULL)
+    if (g->ids != NULL && g->options.chat_variables != NULL)
         return usage_fail(u, "--chat-template-kwargs requires a chat template, which is not applied to --ids");
-    if (!chat_variables_read(g->chat_variables, &g->variables, &err))
+    struct json *variables;
+    if (!chat_variables_read(g->options.chat_variables, &variables, &err))
         return usage_fail(u, "--chat-template-kwargs: %s", err.text);
+    json_free(variables);
     if (g->trace && !g->json)
         return usage_fail(u, "--trace requires --json");
     for (int i = 0; i < g->stop.n; i++) {
@@ -339,7 +335,7 @@ static int run(struct generate *g, const struct usage *u, char **operand, int n)
     }
     g->model = operand[0];
     g->prompt = operand[n - 1];
-    if (!read_pairing(g, &err))
+    if (!read_decoder(g, &err))
         return usage_fail(u, "%s", err.text);
     return (g->prompts != NULL ? generate_prompts : generate)(g, &err) ? 0 : command_fail(u, &err);
 }
@@ -347,7 +343,7 @@ static int run(struct generate *g, const struct usage *u, char **operand, int n)
 int command_generate(int argc, char **argv)
 {
     struct generate g = {
-        .drafter = drafter_types[0]->name, .rule = rules[0]->name, .chat_name = "auto", .tokens = 128
+        .drafter = drafter_types[0]->name, .rule = rules[0]->name, .options.chat = "auto", .tokens = 128
     };
     const struct flag first[] = {
         { "drafter", FLAG_TEXT, &g.drafter, "KIND[:KEY=VALUE,...]", "proposes the draft tokens; default: none", 0, 0 },
@@ -357,11 +353,11 @@ int command_generate(int argc, char **argv)
         { "tokens", FLAG_INT, &g.tokens, "N", "maximum number of new tokens; default: 128", 1, 1 << 24 },
         { "context", FLAG_INT, &g.context, "N", "maximum length, prompt included; default: the model's context", 1, 1 << 24 },
         { "threads", FLAG_INT, &g.threads, "N", "number of threads; default: one for each processor", 1, MAX_THREADS },
-        PRECISION_FLAGS(g.precision),
+        PRECISION_FLAGS(g.options),
         PACKED_FLAG(g.packed),
-        { "chat", FLAG_TEXT, &g.chat_name, CHAT_CHOICES, "chat format of the prompt: the model's own template (auto),\n"
+        { "chat", FLAG_TEXT, &g.options.chat, CHAT_CHOICES, "chat format of the prompt: the model's own template (auto),\n"
                                                           "or none; default: auto", 0, 0 },
-        CHAT_VARIABLES_FLAG(g.chat_variables),
+        CHAT_VARIABLES_FLAG(g.options.chat_variables),
         { "system", FLAG_TEXT, &g.system, "TEXT", "system message of the chat", 0, 0 },
         { "prompts", FLAG_TEXT, &g.prompts, "FILE", "with --jsonl, instead of PROMPT: JSON lines, as in experiments; each turn is answered.\n"
                                                           "- is stdin, whose prompts are answered as they come", 0, 0 },

@@ -4,39 +4,34 @@
 
 #include "commands/command_line.h"
 #include "commands/text_stream.h"
+#include "commands/transcript.h"
 #include "engine/engine.h"
-#include "engine/transcript.h"
 
 struct json;
 struct settings;
 
 struct generate {
-    const char *drafter, *rule, *chat_name, *chat_variables, *system, *ids, *prompts;
+    const char *drafter, *rule, *system, *ids, *prompts;
     const char *stage[MAX_STAGES]; // values of the sampling stages, in the order of stages[]; NULL: not given
     long long seed, tokens, context, threads, batch;
     bool ignore_end, json, trace, jsonl;
-    struct precision precision;
-    int packed; // enum packed_how
+    struct speclab_target_options options;
+    int packed; // 1: the file of packed weights is kept
     struct flag_texts stop;
     const char *model, *prompt;
-    struct json *variables; // for the chat template
 
     struct settings *drafter_settings, *rule_settings, *sampling_settings;
-    struct pairing pairing;
-    struct target target;
-    struct chat_format chat; // kind CHAT_NONE if there is no_chat
-    struct error no_chat;    // why conversations have no template; empty: they have one, or need none
-    struct text_ends ends;
-    struct decoder *decoder;
+    struct speclab_target *target;
+    struct speclab_decoder *decoder; // read before the target is opened
     struct ids prompt_ids;
     struct printer printer;
     struct transcript transcript;
 };
 
 bool generate_open_target(struct generate *g, struct error *err);
-bool generate_has_chat(const struct generate *g, struct error *err); // whether conversations can be encoded
-// Opens the pairing and its decoder.
-bool generate_open(struct generate *g, int slots, int length, struct listener listener, struct error *err);
+bool generate_open(struct generate *g, int slots, int length, struct speclab_listener listener, struct error *err);
+struct speclab_request generate_request(const struct generate *g, int64_t sequence, const struct ids *prompt);
+struct stop_strings generate_stops(const struct generate *g);
 // Returns the sampling stages as the flags give them. What `line`, an object, has under a stage's name takes the place of
 // the flag; line NULL: the flags alone. On failure it returns NULL and sets err. The caller calls settings_free().
 struct settings *generate_sampling(const struct generate *g, const struct json *line, struct error *err);

@@ -28,7 +28,7 @@ struct conversation {
     bool opening;            // the model writes the user's turn, from the chat template's beginning
     int64_t number;          // selects random numbers
     int64_t position;        // which line it is among the prompts
-    struct sampling *own;    // this prompt's alone; NULL: it has none
+    char *sampling;          // this prompt's alone; NULL: it has none
     int turn;                // which of the user's, from 0
     struct message *message; // (n) role: constant; content: owned
     int n, capacity;
@@ -78,11 +78,9 @@ static void conversation_free(struct conversation *c)
         return;
     for (int i = 0; i < c->n; i++)
         free((char *)(uintptr_t)c->message[i].content);
-    if (c->own != NULL)
-        sampling_free(c->own);
     prompt_free(&c->prompt);
     json_free(c->answers);
-    free(c->own);
+    free(c->sampling);
     free(c->message);
     free(c->ids.id);
     free(c->mask.id);
@@ -98,22 +96,22 @@ static int64_t conversation_sequence(const struct conversation *c)
 
 // ---- prompts
 
-static bool encode(const struct target *t, const struct chat_format *chat, const char *text, bool first, struct ids *to,
-                   struct error *err)
+static bool encode(const struct speclab_target *t, const char *text, bool first, struct ids *to, struct error *err)
 {
-    return target_encode(t, first ? encode_rendered(chat) : ENCODE_SPECIAL, text, strlen(text), to, err);
+    return target_encode(t, first ? encode_rendered(&t->chat) : ENCODE_SPECIAL, text, strlen(text), to, err);
 }
 
 // Adds what follows the text that is in ids already.
-static bool add_shown(struct conversation *c, const struct target *t, const struct chat_format *chat, struct error *err)
+static bool add_shown(struct conversation *c, const struct speclab_target *t, struct error *err)
 {
+    const struct chat_format *chat = &t->chat;
     struct text text = { 0 };
     struct error why;
     const size_t shown = c->shown.n;
     bool ok = c->opening ? chat_render_user(chat, &text, err) : chat_render(chat, c->message, c->n, &text, err);
     ok = ok && (shown == 0 || strncmp(text.s, c->shown.s, shown) == 0 ||
                 fail(err, "%s: the chat template renders earlier turns in another way once a turn follows", t->path));
-    if (ok && !encode(t, chat, text.s + shown, shown == 0, &c->ids, &why))
+    if (ok && !encode(t, text.s + shown, shown == 0, &c->ids, &why))
         ok = fail(err, "%s:%d: prompt %s: %s", c->prompt.path, c->prompt.line, c->prompt.id, why.text);
     if (ok && c->opening && c->ids.n == 0)
         ok =
@@ -124,11 +122,11 @@ static bool add_shown(struct conversation *c, const struct target *t, const stru
 }
 
 // What the target reads next: the conversation up to the answer, or for an opening up to the user's text.
-static bool conversation_prompt(struct conversation *c, const struct target *t, const struct chat_format *chat,
-                                struct ids *to, struct error *err)
+static bool conversation_prompt(struct conversation *c, const struct speclab_target *t, struct ids *to,
+                                struct error *err)
 {
     const bool plain = c->prompt.ids != NULL || c->prompt.raw;
-    if (!(plain ? prompt_token_ids(t, chat, &c->prompt, NULL, 0, &c->ids, err) : add_shown(c, t, chat, err)))
+    if (!(plain ? prompt_token_ids(t, &c->prompt, NULL, 0, &c->ids, err) : add_shown(c, t, err)))
         return false;
     while (c->mask.n < c->ids.n)
         ids_add(&c->mask, 0);
@@ -139,7 +137,7 @@ static bool conversation_prompt(struct conversation *c, const struct target *t, 
 
 // ---- what the target wrote
 
-static bool has_special(const struct target *t, const int32_t *token, int n)
+static bool has_special(const struct speclab_target *t, const int32_t *token, int n)
 {
     for (int i = 0; i < n && t->tokenizer != NULL; i++)
         if (tokenizer_is_special(t->tokenizer, token[i]))
@@ -163,22 +161,23 @@ static bool next_turn(struct conversation *c, const struct chat_format *chat)
 }
 
 // Takes the tokens that followed. Returns whether another turn is to be answered.
-static bool conversation_take(struct conversation *c, const struct generate *g, const struct ending *e)
+static bool conversation_take(struct conversation *c, const struct generate *g, const struct speclab_end *e)
 {
-    const struct target *t = &g->target;
-    const bool ended = e->why == STOP_TOKEN;
+    const struct speclab_target *t = g->target;
+    const struct stop_strings stops = generate_stops(g);
+    const bool ended = e->why == SPECLAB_STOP_TOKEN;
     const int written = e->n - ended; // without the end token
     size_t bytes = 0;
-    char *text = e->why == STOP_STRING ? stop_strings_text(&g->ends.strings, e->token, e->n, &bytes)
-                                       : target_text(t, e->token, (size_t)written, &bytes);
+    char *text = e->why == SPECLAB_STOP_STRING ? stop_strings_text(&stops, e->token, e->n, &bytes)
+                                               : speclab_text(t, e->token, (size_t)written, &bytes);
     for (int i = 0; i < e->n; i++) {
         ids_add(&c->ids, e->token[i]);
         ids_add(&c->mask, 1);
     }
-    if (text != NULL && c->prompt.turn != NULL && !c->prompt.raw && chat_opens_with_space(&g->chat) && text[0] == ' ')
+    if (text != NULL && c->prompt.turn != NULL && !c->prompt.raw && chat_opens_with_space(&t->chat) && text[0] == ' ')
         memmove(text, text + 1, bytes--);
     json_push(c->answers, json_object_of(JSON("text", text != NULL ? json_new_text_n(text, bytes) : json_new_null()),
-                                         JSON("tokens", e->n), JSON("stop", stop_name(e->why)),
+                                         JSON("tokens", e->n), JSON("stop", e->reason),
                                          JSON("special", has_special(t, e->token, written))));
     if (t->tokenizer == NULL)
         return false;
@@ -192,7 +191,7 @@ static bool conversation_take(struct conversation *c, const struct generate *g, 
     tokenizer_decode_end(&goes_on, &c->shown);
     if (end != NULL)
         text_add(&c->shown, end, end_n);
-    return end != NULL && next_turn(c, &g->chat);
+    return end != NULL && next_turn(c, &t->chat);
 }
 
 // id, number, messages, answers, input_ids, loss_mask, unanswered.
@@ -221,7 +220,7 @@ static bool line_is_ready(const struct lines *l)
 }
 
 // A sampling of its own, if the line has sampling stages.
-static bool read_sampling(struct batch *b, struct sampling **to, struct error *err)
+static bool read_sampling(struct batch *b, char **to, struct error *err)
 {
     bool own = false;
     *to = NULL;
@@ -230,9 +229,15 @@ static bool read_sampling(struct batch *b, struct sampling **to, struct error *e
     if (!own)
         return true;
     struct settings *s = generate_sampling(b->g, b->lines.object, err);
-    *to = xcalloc(1, sizeof(**to));
-    const bool ok = s != NULL && sampling_read(s, *to, err) && sampling_check(*to, b->g->target.used_vocab, err);
-    (*to)->workers = b->g->pairing.sampling.workers;
+    struct sampling read = { 0 };
+    const bool ok = s != NULL && sampling_read(s, &read, err) && sampling_check(&read, b->g->target->used_vocab, err);
+    struct text text = { 0 };
+    for (int i = 0; ok && i < s->n; i++) {
+        text_printf(&text, "%s%s=", i > 0 ? "," : "", s->key[i]);
+        settings_write(s->item[i], &text);
+    }
+    *to = text.s;
+    sampling_free(&read);
     settings_free(s);
     return ok;
 }
@@ -254,17 +259,17 @@ static bool read_number(struct batch *b, int64_t *to, struct error *err)
 static bool read_prompt(struct batch *b, struct conversation **to, struct error *err)
 {
     struct prompt p;
-    struct sampling *own = NULL;
+    char *own = NULL;
     int64_t number;
     bool opening;
     if (!prompt_of_line(b->lines.object, b->lines.lines.name, (int)b->lines.lines.number,
                         (int)(b->read % CONVERSATIONS), &opening, &p, err))
         return false;
     bool ok = (read_number(b, &number, err) && read_sampling(b, &own, err)) || json_lines_place(&b->lines, err);
-    ok = ok && (p.ids != NULL || p.raw || generate_has_chat(b->g, err));
+    ok = ok && (p.ids != NULL || p.raw || speclab_target_has_chat(b->g->target, err));
     *to = conversation_begin(p, opening);
     (*to)->number = number;
-    (*to)->own = own;
+    (*to)->sampling = own;
     return ok;
 }
 
@@ -303,18 +308,14 @@ static bool start(struct batch *b, struct conversation **slot, struct error *err
     const struct generate *g = b->g;
     struct conversation *c = *slot;
     struct ids prompt = { 0 };
-    bool ok = conversation_prompt(c, &g->target, &g->chat, &prompt, err);
+    bool ok = conversation_prompt(c, g->target, &prompt, err);
     if (ok && (prompt.n == 0 || prompt.n >= (size_t)b->context)) {
         c->unanswered = prompt.n == 0 ? "empty" : "long";
         ok = leave(b, slot, err);
     } else if (ok) {
-        const struct assignment a = { .sequence = conversation_sequence(c),
-                                      .prompt = prompt.id,
-                                      .n = (int)prompt.n,
-                                      .limit = (int)g->tokens,
-                                      .stops = &g->ends.stops,
-                                      .sampling = c->own };
-        ok = decoder_start(g->decoder, &a, err);
+        struct speclab_request r = generate_request(g, conversation_sequence(c), &prompt);
+        r.sampling = c->sampling;
+        ok = speclab_decoder_start(g->decoder, &r, err);
     }
     free(prompt.id);
     return ok;
@@ -326,7 +327,7 @@ static bool fill_slots(struct batch *b, bool *more, struct error *err)
         struct conversation **slot = &b->slot[i];
         if (*slot != NULL)
             continue;
-        if (decoder_active(b->g->decoder) > 0 && !line_is_ready(&b->lines.lines))
+        if (speclab_decoder_active(b->g->decoder) > 0 && !line_is_ready(&b->lines.lines))
             return true;
         fflush(stdout); // who writes the prompts may wait for answers
         *more = json_lines_next(&b->lines, err);
@@ -348,7 +349,7 @@ static bool fill_slots(struct batch *b, bool *more, struct error *err)
     return true;
 }
 
-static void on_done(void *self, const struct ending *e)
+static void on_done(void *self, const struct speclab_end *e)
 {
     struct batch *b = self;
     for (int i = 0; i < b->g->batch; i++) {
@@ -377,10 +378,10 @@ static bool decode_all(struct batch *b, struct error *err)
     for (bool more = true;;) {
         if (!fill_slots(b, &more, err))
             return false;
-        const int active = decoder_active(b->g->decoder);
+        const int active = speclab_decoder_active(b->g->decoder);
         if (stdout_failed() || (active == 0 && !more))
             return true;
-        if (active > 0 && (!decoder_step(b->g->decoder, err) || !take_ended(b, err)))
+        if (active > 0 && (!speclab_decoder_step(b->g->decoder, err) || !take_ended(b, err)))
             return false;
     }
 }
@@ -390,20 +391,20 @@ static bool open_all(struct batch *b, struct error *err)
     struct generate *g = b->g;
     if (!generate_open_target(g, err))
         return false;
-    const int trained = model_shape(g->target.model)->context;
+    const int trained = model_shape(g->target->model)->context;
     if (g->context > trained)
         return fail(err, "--context: expected at most %d, the model's context, found %lld", trained, g->context);
     b->context = g->context > 0 ? (int)g->context : trained < DEFAULT_CONTEXT ? trained : DEFAULT_CONTEXT;
     g->batch = g->batch > 0 ? g->batch : DEFAULT_BATCH;
     return json_lines_open(&b->lines, g->prompts, err) &&
-           generate_open(g, (int)g->batch, b->context, (struct listener){ .done = on_done, .self = b }, err);
+           generate_open(g, (int)g->batch, b->context, (struct speclab_listener){ .end = on_done, .self = b }, err);
 }
 
 static void print_settings(const struct batch *b)
 {
     const struct generate *g = b->g;
     struct json *settings = generate_settings(g);
-    json_add(settings, JSON("config_hash", hash_text(model_config(g->target.model)->hash).s),
+    json_add(settings, JSON("config_hash", hash_text(model_config(g->target->model)->hash).s),
              JSON("context", b->context), JSON("batch", g->batch));
     json_print(json_object_of(JSON("settings", settings)), stdout);
     fflush(stdout);

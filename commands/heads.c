@@ -9,7 +9,6 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "engine/decode.h"
 #include "drafters/drafter.h"
 #include "drafters/trees/tree.h"
 #include "experiments/experiment.h"
@@ -38,7 +37,7 @@ struct heads {
 
 // ---- generating a text with the target
 
-static void done(void *self, const struct ending *e)
+static void done(void *self, const struct speclab_end *e)
 {
     struct heads *h = self;
     texts_add(&h->given, e->token, (size_t)e->n, 1);
@@ -48,17 +47,16 @@ static bool write_text(struct heads *h, int64_t number, struct error *err)
 {
     struct ids prompt = { 0 };
     int slot;
-    struct decoder *d = decoder_create(h->c->pairing.verifier, h->c->pairing.drafter, h->c->slots, h->c->e->seed,
-                                       (struct listener){ NULL, done, h }, err);
-    bool ok = d != NULL && observed_cell_start(h->c, d, number, &slot, &prompt, err);
+    struct speclab_decoder *d = h->c->decoder;
+    bool ok = observed_cell_start(h->c, number, &slot, &prompt, err);
     if (ok) {
         h->given.n = 0;
         texts_begin(&h->given);
         texts_add(&h->given, prompt.id, prompt.n, 0);
     }
-    while (ok && decoder_active(d) > 0)
-        ok = interrupt_check(h->plan->stop, err) && decoder_step(d, err);
-    decoder_destroy(d);
+    while (ok && speclab_decoder_active(d) > 0)
+        ok = interrupt_check(h->plan->stop, err) && speclab_decoder_step(d, err);
+    speclab_decoder_drop(d);
     free(prompt.id);
     return ok;
 }
@@ -68,7 +66,7 @@ static bool write_text(struct heads *h, int64_t number, struct error *err)
 // Feeds the text up to its first n tokens to the target and the drafter.
 static bool read_up_to(struct heads *h, int n, struct error *err)
 {
-    const struct pairing *p = &h->c->pairing;
+    const struct speclab_decoder *p = h->c->decoder;
     for (;;) {
         struct advance a;
         if (!verifier_prefill(p->verifier, 0, h->text, n, &a, err))
@@ -89,7 +87,7 @@ static void count(struct heads *h, const int *rank, const float *confidence, int
         h->answered = true;
         h->ranks.depth = d + 1 > h->ranks.depth ? d + 1 : h->ranks.depth;
         h->ranks.positions[d]++;
-        h->ranks.unknown += d == 0 && rank[d] >= model_shape(h->c->loaded->target.model)->vocab;
+        h->ranks.unknown += d == 0 && rank[d] >= model_shape(h->c->loaded->target->model)->vocab;
         if (rank[d] < HEADS_RANKS)
             h->ranks.ranked[d][rank[d]]++;
         calibration_add(&h->calibration[d], confidence[d], rank[d] == 0);
@@ -102,7 +100,7 @@ static void count(struct heads *h, const int *rank, const float *confidence, int
 // Counts the drafter's ranks of the tokens after the first n.
 static bool rank_position(struct heads *h, int n, struct error *err)
 {
-    const struct pairing *p = &h->c->pairing;
+    const struct speclab_decoder *p = h->c->decoder;
     int rank[HEADS_DEPTH];
     float confidence[HEADS_DEPTH];
     int depth = 0;
@@ -130,7 +128,7 @@ static bool rank_position(struct heads *h, int n, struct error *err)
 
 static void forget(struct heads *h)
 {
-    const struct pairing *p = &h->c->pairing;
+    const struct speclab_decoder *p = h->c->decoder;
     verifier_forget(p->verifier, 0);
     if (p->drafter->type->forget != NULL)
         p->drafter->type->forget(p->drafter, 0);
@@ -267,19 +265,20 @@ static void calibrate(struct heads *h)
 
 static bool run_cell(struct heads *h, struct error *err)
 {
-    if (!observed_cell_open(h->c, (struct step_observer){ 0 }, err))
+    if (!observed_cell_open(h->c, (struct speclab_listener){ .end = done, .self = h }, (struct step_observer){ 0 },
+                            err))
         return false;
-    const int nodes = h->c->pairing.drafter->nodes;
+    const int nodes = h->c->decoder->drafter->nodes;
     h->draft.token = xcalloc((size_t)nodes, sizeof(int32_t));
     h->draft.parent = xcalloc((size_t)nodes, sizeof(int32_t));
     h->draft.proposal = xcalloc((size_t)nodes, sizeof(uint8_t));
     bool ok = true, more = true, any = false; // any: a position was evaluated
-    const struct model_shape *target = model_shape(h->c->loaded->target.model);
+    const struct model_shape *target = model_shape(h->c->loaded->target->model);
     if (h->plan->texts != NULL)
         ok = text_reader_open(&h->reader, h->plan->texts, target->vocab, h->c->loaded->context, 0, err);
     // With greedy sampling a repeated prompt gives the same text again.
     const int64_t max_texts =
-        h->plan->texts == NULL && sampling_is_greedy(&h->c->pairing.sampling) ? h->c->e->prompts.n : INT64_MAX;
+        h->plan->texts == NULL && sampling_is_greedy(&h->c->decoder->sampling) ? h->c->e->prompts.n : INT64_MAX;
     for (int64_t number = 0; ok && more && number < max_texts; number++) {
         ok = h->plan->texts != NULL ? text_reader_next(&h->reader, 1, &h->given, err) : write_text(h, number, err);
         more = h->given.n > 0;

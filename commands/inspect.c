@@ -9,6 +9,7 @@
 
 #include "core/json.h"
 #include "core/memory.h"
+#include "core/settings.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "engine/engine.h"
@@ -34,7 +35,7 @@ struct inspect {
     const char *target;         // a head's; NULL: a model is inspected
     bool json, tensors, no_probe;
     long long context, threads;
-    struct precision precision;
+    struct speclab_target_options options;
 
     struct model_config config;
     struct weights *weights;
@@ -143,12 +144,18 @@ static struct json *probed(struct inspect *in, double pass_bytes)
                           JSON("seconds_per_token", pass_bytes / rate), JSON("tokens_per_second", rate / pass_bytes));
 }
 
+// The index of a flag's value; 0 without one.
+static int chosen(const char *choices, const char *value)
+{
+    return value != NULL ? choice_index(choices, value) : 0;
+}
+
 // Adds the cost of a pass of one token at the requested context, and the memory that it reads.
 static bool add_pass(struct inspect *in, struct error *err)
 {
     const struct model_config *c = &in->config;
     struct kv_shape one = model_kv_shape(in->model, 1, 1, 1), full = model_kv_shape(in->model, 1, c->context, 1);
-    one.type = full.type = kv_type_resolve((enum kv_type)in->precision.cache);
+    one.type = full.type = kv_type_resolve((enum kv_type)chosen(KV_CHOICES, in->options.cache));
     if (!kv_fits(&one, err))
         return false;
     in->full_bytes = (double)kv_bytes(&full);
@@ -194,10 +201,11 @@ static bool gather(struct inspect *in, const char *name, struct error *err)
     else
         in->no_chat.text[0] = '\0';
     in->devices = devices_create((int)in->threads);
-    in->backend = devices_get(in->devices, in->precision.device, err);
+    in->backend = devices_get(in->devices, in->options.device, err);
     if (in->backend == NULL)
         return false;
-    in->model = model_open(in->config.path, in->backend, (enum activations)in->precision.activations, 1, &in->no_model);
+    in->model = model_open(in->config.path, in->backend,
+                           (enum activations)chosen(ACTIVATIONS_CHOICES, in->options.activations), 1, &in->no_model);
     add_shape(in, name);
     add_weights(in);
     return in->model == NULL || add_pass(in, err);
@@ -455,7 +463,7 @@ static int check(struct inspect *in, const struct usage *u, int mode, char **ope
     struct error err;
     t->model = operand[0];
     t->path = n > 1 && strcmp(operand[1], "-") != 0 ? operand[1] : NULL;
-    t->precision = in->precision;
+    t->options = in->options;
     t->threads = in->threads;
     t->context = in->context != 0 ? in->context : 512;
     if (n > 1 && (mode < TOKENIZE || mode == MODEL))
@@ -485,7 +493,7 @@ int command_inspect(int argc, char **argv)
           "cached tokens of the pass; default: 1024, or the model's context if smaller", 1, 1 << 24 },
         { "tensors", FLAG_ON, &in.tensors, NULL, "list all tensors by their Hugging Face names", 0, 0 },
         { "threads", FLAG_INT, &in.threads, "N", "number of threads; default: one for each processor", 1, MAX_THREADS },
-        PRECISION_FLAGS(in.precision),
+        PRECISION_FLAGS(in.options),
         { "target", FLAG_TEXT, &in.target, "MODEL", "MODEL is a head; check it against this target", 0, 0 },
         { "no-probe", FLAG_ON, &in.no_probe, NULL, "do not measure the memory bandwidth", 0, 0 },
         { "json", FLAG_ON, &in.json, NULL, "print one JSON object, with all digits", 0, 0 },

@@ -35,7 +35,7 @@ struct top_rows { // (rows, top)
 };
 
 struct layer_scores {
-    struct target *target;
+    struct speclab_target *target;
     struct kv_cache *cache;
     struct tensor logits; // (SCORED_TEXTS, vocab)
     float *copy;          // its rows, if the device has memory of its own
@@ -244,7 +244,7 @@ static struct top_rows top_rows(const struct layer_scores *s, int rows)
 
 static bool allocate(struct layer_scores *s, struct error *err)
 {
-    struct target *t = s->target;
+    struct speclab_target *t = s->target;
     const int vocab = model_shape(t->model)->vocab;
     int length = 0;
     for (int i = 0; i < s->texts; i++)
@@ -262,7 +262,7 @@ static bool allocate(struct layer_scores *s, struct error *err)
     return s->cache != NULL;
 }
 
-struct layer_scores *layer_scores_open(struct target *target, const struct texts *t, int first, int positions,
+struct layer_scores *layer_scores_open(struct speclab_target *target, const struct texts *t, int first, int positions,
                                        struct error *err)
 {
     struct layer_scores *s = xcalloc(1, sizeof(*s));
@@ -396,7 +396,7 @@ static bool answer_all(struct scorer *s, struct error *err)
     return ok;
 }
 
-static bool open_scores(struct scorer *s, struct target *t, const char *texts, int positions, int context,
+static bool open_scores(struct scorer *s, struct speclab_target *t, const char *texts, int positions, int context,
                         struct error *err)
 {
     const struct model_shape *shape = model_shape(t->model);
@@ -418,7 +418,7 @@ static bool open_scores(struct scorer *s, struct target *t, const char *texts, i
     return s->held_out != NULL;
 }
 
-bool score_layers(struct target *t, const char *texts, int positions, int context, struct error *err)
+bool score_layers(struct speclab_target *t, const char *texts, int positions, int context, struct error *err)
 {
     struct scorer s = { .layers = model_shape(t->model)->layers };
     bool ok = open_scores(&s, t, texts, positions, context, err);

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 struct error;
-struct target;
+struct speclab_target;
 struct texts;
 
 struct layer_choice {
@@ -24,7 +24,7 @@ enum { SCORED_TEXTS = 16 };
 struct layer_scores;
 // Reads up to SCORED_TEXTS conversations from t, beginning with `first`, that have at least two answer tokens, and `positions` of each.
 // t (borrowed for the call), target (until layer_scores_close). Returns NULL and sets err on failure.
-struct layer_scores *layer_scores_open(struct target *target, const struct texts *t, int first, int positions,
+struct layer_scores *layer_scores_open(struct speclab_target *target, const struct texts *t, int first, int positions,
                                        struct error *err);
 void layer_scores_close(struct layer_scores *s); // NULL: no effect
 int layer_scores_positions(const struct layer_scores *s);
@@ -38,4 +38,4 @@ bool layer_scores_of(struct layer_scores *s, const struct layer_choice *set, int
 //     choose SET SET ..   {"scores": [[match, overlap], ..]} on the texts that are chosen by
 //     evaluate SET        {"chosen": [match, overlap], "held_out": likewise, "draft_ns", "pass_ns": of 1, 2, .. rows}
 // A set is a list of layers (models/layer_list.h).
-bool score_layers(struct target *t, const char *texts, int positions, int context, struct error *err);
+bool score_layers(struct speclab_target *t, const char *texts, int positions, int context, struct error *err);

@@ -25,7 +25,7 @@ enum { LOGITS_CHUNK = 128 }; // rows of a pass: enough to amortize reading the w
 
 struct score {
     const struct inspect_texts *o;
-    struct target target;
+    struct speclab_target *target;
     struct text_passes pass;
     const int32_t *id;     // the current text's
     struct json *logprobs; // its tokens'
@@ -49,7 +49,7 @@ static bool take_logits(void *self, int64_t first, int64_t n, float *x, struct e
 {
     (void)err;
     struct score *s = self;
-    const int vocab = model_shape(s->target.model)->vocab;
+    const int vocab = model_shape(s->target->model)->vocab;
     for (int64_t i = 0; i < n; i++) {
         const double logprob = log_softmax(x + i * vocab, vocab, s->id[first + i + 1]);
         json_push(s->logprobs, json_new_number(logprob));
@@ -64,10 +64,10 @@ static bool ids_of_line(const struct score *s, const struct json *line, struct i
     if ((text == NULL) == (ids == NULL))
         return fail(err, "expected either \"text\" or \"ids\", found %s", text == NULL ? "neither" : "both");
     if (ids != NULL)
-        return json_read_ids(ids, "\"ids\"", model_shape(s->target.model)->vocab, to, err);
-    return json_is_text(text) ? target_encode(&s->target, ENCODE_BOS | ENCODE_SPECIAL, json_text(text),
-                                              json_text_length(text), to, err)
-                              : fail(err, "\"text\": expected a text");
+        return json_read_ids(ids, "\"ids\"", model_shape(s->target->model)->vocab, to, err);
+    return json_is_text(text)
+               ? target_encode(s->target, ENCODE_BOS | ENCODE_SPECIAL, json_text(text), json_text_length(text), to, err)
+               : fail(err, "\"text\": expected a text");
 }
 
 static double perplexity(double sum, int64_t n)
@@ -78,14 +78,14 @@ static double perplexity(double sum, int64_t n)
 // Scores id[from ..], from >= 1, and prints the line with the results, which it takes over.
 static bool score_from(struct score *s, const struct ids *ids, size_t from, struct json *line, struct error *err)
 {
-    const int context = model_shape(s->target.model)->context;
+    const int context = model_shape(s->target->model)->context;
     int64_t offset[] = { 0, ids->n > 0 ? (int64_t)ids->n - 1 : 0 }; // nothing is predicted behind the last token
     const struct texts text = { .n = 1, .offset = offset, .id = ids->id };
     s->id = ids->id;
     s->logprobs = json_new_array();
     s->text_sum = 0;
     const bool ok = (ids->n <= (size_t)context ||
-                     fail(err, "the text has %zu tokens, the context of %s is %d", ids->n, s->target.path, context)) &&
+                     fail(err, "the text has %zu tokens, the context of %s is %d", ids->n, s->target->path, context)) &&
                     text_passes_run(&s->pass, &text, (int64_t)from - 1, NULL, err);
     const int64_t n = (int64_t)json_count(s->logprobs);
     json_add(line, JSON("logprobs", s->logprobs), JSON("perplexity", perplexity(s->text_sum, n)));
@@ -112,16 +112,15 @@ static bool score_line(void *self, const struct json *line, struct error *err)
 
 // ---- answers
 
-static bool score_answer(struct score *s, const struct chat_format *chat, const struct prompt *p, int turn,
-                         struct error *err)
+static bool score_answer(struct score *s, const struct prompt *p, int turn, struct error *err)
 {
     struct ids ids = { 0 };
     struct error reason;
-    bool ok = prompt_token_ids(&s->target, chat, p, p->answer, turn, &ids, err);
+    bool ok = prompt_token_ids(s->target, p, p->answer, turn, &ids, err);
     size_t from = ids.n;
     if (ok && from == 0)
         ok = fail(err, "%s:%d: prompt %s has no tokens", p->path, p->line, p->id);
-    if (ok && !(target_encode(&s->target, 0, p->answer[turn], strlen(p->answer[turn]), &ids, &reason) &&
+    if (ok && !(target_encode(s->target, 0, p->answer[turn], strlen(p->answer[turn]), &ids, &reason) &&
                 score_from(s, &ids, from, json_object_of(JSON("id", p->id), JSON("turn", turn)), &reason)))
         ok = fail(err, "%s:%d: prompt %s, turn %d: %s", p->path, p->line, p->id, turn, reason.text);
     free(ids.id);
@@ -131,20 +130,16 @@ static bool score_answer(struct score *s, const struct chat_format *chat, const 
 static bool score_answers(struct score *s, const char *path, struct error *err)
 {
     struct prompts p;
-    struct chat_format chat = { .kind = CHAT_NONE };
     if (!prompts_read_answered(path, &p, err))
         return false;
-    bool ok = target_needs_text(&s->target, err);
-    for (int i = 0; i < p.n && ok && chat.kind == CHAT_NONE; i++)
+    bool ok = target_needs_text(s->target, err);
+    const struct chat_request chat = { .name = s->o->chat != NULL ? s->o->chat : "auto", .variables = s->o->variables };
+    for (int i = 0; i < p.n && ok && s->target->chat.kind == CHAT_NONE; i++)
         if (p.prompt[i].turn != NULL && !p.prompt[i].raw)
-            ok = target_chat(
-                &s->target,
-                (struct chat_request){ .name = s->o->chat != NULL ? s->o->chat : "auto", .variables = s->o->variables },
-                &chat, err);
+            ok = target_set_chat(s->target, chat, err);
     for (int i = 0; i < p.n; i++)
         for (int turn = 0; turn < p.prompt[i].n_answers && ok && !stdout_failed(); turn++)
-            ok = score_answer(s, &chat, &p.prompt[i], turn, err);
-    chat_close(&chat);
+            ok = score_answer(s, &p.prompt[i], turn, err);
     prompts_free(&p);
     return ok;
 }
@@ -160,7 +155,7 @@ static void print_sum(const struct score *s, double seconds)
     else
         fprintf(stderr, "%lld %s, %lld tokens scored, perplexity %.6g (activations %s, cache %s, %.1f tokens/s)\n",
                 (long long)s->texts, scored, (long long)s->scored, perplexity(s->sum, s->scored),
-                activations_names[model_activations(s->target.model)], type_facts[s->target.cache].name,
+                activations_names[model_activations(s->target->model)], type_facts[s->target->cache].name,
                 (double)s->scored / seconds);
 }
 
@@ -168,8 +163,8 @@ static bool score_all(struct score *s, struct error *err)
 {
     const struct inspect_texts *o = s->o;
     if (o->layers)
-        return score_layers(&s->target, o->path, (int)o->positions, (int)o->context, err);
-    s->pass = (struct text_passes){ .target = &s->target,
+        return score_layers(s->target, o->path, (int)o->positions, (int)o->context, err);
+    s->pass = (struct text_passes){ .target = s->target,
                                     .slots = 1,
                                     .rows = LOGITS_CHUNK,
                                     .logit_rows = LOGITS_CHUNK,
@@ -188,12 +183,14 @@ static bool score_all(struct score *s, struct error *err)
 bool inspect_scores(const struct inspect_texts *o, struct error *err)
 {
     struct score s = { .o = o };
-    const struct target_options options = { .precision = o->precision,
-                                            .threads = (int)o->threads,
-                                            .rows = o->layers ? TARGET_ROWS : LOGITS_CHUNK,
-                                            .packed = o->packed,
-                                            .log = command_log };
-    const bool ok = target_open(&s.target, o->model, &options, err) && score_all(&s, err);
-    target_close(&s.target);
+    struct speclab_target_options options = o->options;
+    options.chat = "none"; // until it is known that prompts are rendered as one
+    options.threads = (int)o->threads;
+    options.rows = o->layers ? TARGET_ROWS : LOGITS_CHUNK;
+    options.packed_cache = o->packed;
+    options.log = command_log;
+    s.target = speclab_target_open(o->model, &options, err);
+    const bool ok = s.target != NULL && score_all(&s, err);
+    speclab_target_close(s.target);
     return ok;
 }

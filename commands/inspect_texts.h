@@ -15,8 +15,8 @@ struct inspect_texts {
     bool answers, layers;     // of --score: only answers to prompts; sets of layers
     long long positions, context;
     long long threads;
-    struct precision precision;
-    int packed; // enum packed_how
+    struct speclab_target_options options; // device, activations and cache
+    int packed;                            // 1: the file of packed weights is kept
 };
 bool inspect_tokens(const struct inspect_texts *o,
                     struct error *err); // {"text"} or {"messages"} lines to {"ids"} lines

@@ -157,10 +157,10 @@ static bool read_options(struct replay_command *c, struct error *err)
 {
     if (c->rule != NULL && (c->kind = settings_inline(c->rule, "--rule", err)) == NULL)
         return false;
-    struct pairing known = { 0 };
-    if (c->kind != NULL && !pairing_read(&known, NULL, c->kind, NULL, err))
+    struct speclab_decoder *known = c->kind != NULL ? decoder_read(NULL, c->kind, NULL, err) : NULL;
+    if (c->kind != NULL && known == NULL)
         return false;
-    pairing_close(&known);
+    speclab_decoder_destroy(known);
     if (c->tree != NULL && !tree_read(c->tree, NULL, &c->paths, err))
         return false;
     c->options = (struct replay_options){

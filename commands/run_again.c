@@ -101,10 +101,10 @@ static bool put_changes(struct again_run *r, const struct loaded_experiment *o, 
     struct text *to = &r->changes;
     struct settings *settings = yaml_parse(is->settings, strlen(is->settings), "settings", err);
     char *prompts = cell_prompts(o);
-    put_change(to, "weights of the target", o->target.path, r->target_hash, is->target_hash);
+    put_change(to, "weights of the target", o->target->path, r->target_hash, is->target_hash);
     if (strcmp(r->target_hash, is->target_hash) == 0)
-        put_change(to, "configuration of the target", o->target.path, r->config_hash, is->config_hash);
-    put_change(to, "tokenizer of the target", o->target.path, r->tokenizer_hash, is->tokenizer_hash);
+        put_change(to, "configuration of the target", o->target->path, r->config_hash, is->config_hash);
+    put_change(to, "tokenizer of the target", o->target->path, r->tokenizer_hash, is->tokenizer_hash);
     put_change(to, "weights or configuration of the drafter", "", r->drafter_hash, is->drafter_hash);
     put_change(to, "prompts", o->e->prompts.path, r->prompts, prompts);
     put_differences(to, "", r->resolved, settings);
@@ -129,7 +129,7 @@ static bool find_changes(struct again_run *r, struct loaded_experiment *o, struc
     }
     for (int i = 0; ok && i < g.n; i++) {
         const struct cell_runner *c = &g.cell_runner[i];
-        const struct pairing *p = &c->pairing;
+        const struct speclab_decoder *p = c->decoder;
         if (c->none != r->run.none)
             continue;
         r->run.drafts_vary = drafter_remembers(p->type, p->drafter_options) == DRAFTS_OF_OTHERS;

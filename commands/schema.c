@@ -13,7 +13,7 @@
 #include "core/memory.h"
 #include "core/options.h"
 #include "drafters/drafter.h"
-#include "engine/decode.h"
+#include "engine/engine.h"
 #include "experiments/experiment.h"
 #include "sampling/sampling.h"
 #include "verifier/rules/rule.h"

@@ -11,14 +11,14 @@
 
 struct error;
 struct kv_cache;
-struct target;
+struct speclab_target;
 struct texts;
 
 // Gets rows first .. first + n - 1 of all texts' tokens: x (n, width), which it may overwrite.
 typedef bool take_rows(void *self, int64_t first, int64_t n, float *x, struct error *err);
 
-struct text_passes {       // the caller sets the first members; the others start at 0
-    struct target *target; // borrowed
+struct text_passes {               // the caller sets the first members; the others start at 0
+    struct speclab_target *target; // borrowed
     struct taps taps;
     int slots, rows;            // texts in a pass, at most 8; rows of one, at most those that the target was opened for
     int logit_rows;             // rows whose logits exist at a time

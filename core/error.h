@@ -9,6 +9,7 @@
 struct error {
     char text[1024]; // the last byte is a mark that error_is_usage reads
 };
+#define speclab_error error // the name of this struct in the library's interface (engine/speclab.h)
 
 // Formats the message, with control characters of names made printable (core/printable.h), and returns false: `return
 // fail(err, "%s: no tensor named %s", path, name);`

@@ -1,5 +1,4 @@
-#include "engine/decode.h"
-
+// decode.c - the loop: propose, verify, advance.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,9 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "drafters/drafter.h"
+#include "engine/request.h"
+#include "kernels/backend.h"
+#include "models/model.h"
 #include "sampling/rng.h"
 #include "sampling/sampling.h"
 #include "verifier/rules/rule.h"
@@ -20,11 +22,10 @@ struct sequence {      // of one slot
     struct philox rng;
     int32_t *token; // (length + nodes) prompt and text; the cache of the slot holds all tokens but the last
     int n, prompt, limit;
-    const struct stops *stops;
-    const struct sampling *sampling;         // NULL: the verifier's
+    struct request_copy copy;
     int shared;                              // tokens of the prompt whose rows were there
     int64_t prefill_ns, decode_ns, began_ns; // began_ns: by the decoder's clock
-    enum stop_reason why;
+    enum speclab_stop why;
 };
 
 // Time stamps of a step on the target's device. Earlier steps are reported between SCORED and DECIDE: time spent there beyond
@@ -40,30 +41,16 @@ struct step_record {
     int number; // below MAX_PENDING_STEPS, unique among pending steps: selects the time stamps
     int n;      // sequences
     struct sequence_record {
-        struct step step;                 // but for the times of the batch
-        struct draft draft;               // (nodes) the drafter builds it here
-        struct verification verification; // (nodes) a copy, without the work rows
-    } * of;                               // (slots)
-    int64_t observer_ns, untimed_ns;      // not counted: of the verifier's observer, of the drafter
-    int64_t experts;                      // that the target's pass read
+        struct speclab_step step; // what is reported: it points into the next two
+        struct draft draft;       // (nodes) the drafter builds it here
+        // (nodes) exchanged with the verifier's, which writes into this one's arrays in the next step
+        struct verification verification;
+    } * of;                          // (slots)
+    int64_t observer_ns, untimed_ns; // not counted: of the verifier's observer, of the drafter
+    int64_t experts;                 // that the target's pass read
 };
 
-struct decoder {
-    struct verifier *verifier;
-    struct drafter *drafter;
-    int slots, length, nodes;
-    uint64_t seed;
-    struct listener listener;
-    int64_t left_ns, still_ns; // when the last call returned; time that is not part of the decoder's clock
-    struct sequence *sequence; // (slots)
-    struct request request[MAX_SLOTS];
-    struct advance advance[MAX_SLOTS];
-    struct advance continued[MAX_SLOTS]; // advances of the sequences that have not ended, for the drafter
-    int first, pending; // ring buffer: so many steps that are not reported yet, beginning with record[first]
-    struct step_record record[MAX_PENDING_STEPS];
-};
-
-const char *stop_name(enum stop_reason why)
+const char *stop_name(enum speclab_stop why)
 {
     static const char *const names[] = { "end", "string", "limit", "context" };
     return names[why];
@@ -79,8 +66,6 @@ static void create_record(struct sequence_record *to, int nodes)
     to->draft.proposal = xcalloc(n, sizeof(uint8_t));
     to->draft.source = xcalloc(n, sizeof(uint8_t));
     to->verification = verification_create(nodes, 0);
-    to->step.draft = &to->draft;
-    to->step.verification = &to->verification;
 }
 
 static void destroy_record(struct sequence_record *r)
@@ -92,68 +77,137 @@ static void destroy_record(struct sequence_record *r)
     verification_destroy(&r->verification);
 }
 
-static void record_verification(struct sequence_record *to, const struct verification *j)
+// Points the step at the draft and its decision.
+static void describe(struct speclab_step *to, const struct draft *d, const struct verification *v)
 {
-    const size_t n = (size_t)j->n, nodes = (size_t)to->draft.n;
-    to->verification.n = j->n;
-    to->verification.empty = j->empty;
-    memcpy(to->verification.token, j->token, n * sizeof(*j->token));
-    memcpy(to->verification.node, j->node, n * sizeof(*j->node));
-    memcpy(to->verification.trial_p, j->trial_p, nodes * sizeof(*j->trial_p));
-    memcpy(to->verification.trial_q, j->trial_q, nodes * sizeof(*j->trial_q));
+    to->drafted = d->n - 1;
+    to->depth = draft_max_depth(d);
+    to->draft = d->token;
+    to->parent = d->parent;
+    to->proposal = d->proposal;
+    to->source = d->source;
+    to->decided = v->n;
+    to->token = v->token;
+    to->node = v->node;
+    to->p = v->trial_p;
+    to->q = v->trial_q;
+    to->empty = v->empty;
+}
+
+// Takes the decision out of the verifier, which keeps its work rows.
+static void take_verification(struct verification *to, struct verification *from)
+{
+    const struct verification taken = *from;
+    *from = *to;
+    *to = taken;
+    to->work = from->work;
+    from->work = taken.work;
+}
+
+static struct step_record *current(const struct speclab_decoder *d)
+{
+    return &d->record[(d->first + d->pending) % MAX_PENDING_STEPS];
+}
+
+// ---- the listener's `decided`
+
+struct speclab_rows {
+    const struct verified *of;
+};
+
+const float *speclab_rows_p(struct speclab_rows *r, int node)
+{
+    return r->of->p->row(r->of->p, node);
+}
+
+const float *speclab_rows_q(struct speclab_rows *r, int node)
+{
+    const struct draft *d = r->of->request->draft;
+    for (int c = draft_next_child(d, node, node); c >= 0; c = draft_next_child(d, node, c))
+        if (d->proposal[c] != DETERMINISTIC)
+            return d->q->row(d->q, node);
+    return NULL;
+}
+
+static void on_verified(void *self, const struct verified *v)
+{
+    const struct speclab_decoder *d = self;
+    struct speclab_rows rows = { v };
+    struct speclab_step s = current(d)->of[v->request - d->request].step;
+    describe(&s, v->request->draft, v->verification);
+    s.n = s.accepted = 0;
+    d->listener.decided(d->listener.self, &s, &rows);
+}
+
+struct step_observer loop_observer(struct speclab_decoder *d)
+{
+    return d->listener.decided != NULL ? (struct step_observer){ .verified = on_verified, .self = d } : d->observer;
 }
 
 // ---- the decoder
 
-struct decoder *decoder_create(struct verifier *v, struct drafter *d, int slots, uint64_t seed,
-                               struct listener listener, struct error *err)
+bool loop_create(struct speclab_decoder *d, int slots, struct error *err)
 {
-    const struct verifier_setup *s = verifier_setup(v);
-    if (slots > s->slots || d->nodes > s->nodes) {
-        fail(err, "decoder: %d slots and drafts of %d nodes requested, the verifier has %d and %d", slots, d->nodes,
-             s->slots, s->nodes);
-        return NULL;
-    }
-    struct decoder *c = xcalloc(1, sizeof(*c));
-    c->verifier = v;
-    c->drafter = d;
-    c->slots = slots;
-    c->length = s->length;
-    c->nodes = d->nodes;
-    c->seed = seed;
-    c->listener = listener;
-    c->sequence = xcalloc((size_t)slots, sizeof(*c->sequence));
+    const struct verifier_setup *s = verifier_setup(d->verifier);
+    if (slots > s->slots || d->drafter->nodes > s->nodes)
+        return fail(err, "decoder: %d slots and drafts of %d nodes requested, the verifier has %d and %d", slots,
+                    d->drafter->nodes, s->slots, s->nodes);
+    const size_t n = (size_t)slots;
+    d->slots = slots;
+    d->length = s->length;
+    d->nodes = d->drafter->nodes;
+    d->sequence = xcalloc(n, sizeof(*d->sequence));
+    d->request = xcalloc(n, sizeof(*d->request));
+    d->advance = xcalloc(n, sizeof(*d->advance));
+    d->continued = xcalloc(n, sizeof(*d->continued));
+    d->record = xcalloc(MAX_PENDING_STEPS, sizeof(*d->record));
     for (int i = 0; i < slots; i++)
-        c->sequence[i].token = xcalloc((size_t)(c->length + c->nodes) + 1, sizeof(int32_t));
+        d->sequence[i].token = xcalloc((size_t)(d->length + d->nodes) + 1, sizeof(int32_t));
     for (int i = 0; i < MAX_PENDING_STEPS; i++) {
-        c->record[i].number = i;
-        c->record[i].of = xcalloc((size_t)slots, sizeof(struct sequence_record));
+        d->record[i].number = i;
+        d->record[i].of = xcalloc(n, sizeof(struct sequence_record));
         for (int k = 0; k < slots; k++)
-            create_record(&c->record[i].of[k], c->nodes);
+            create_record(&d->record[i].of[k], s->nodes);
     }
-    return c;
+    return true;
 }
 
-static void forget(struct decoder *d, int slot)
+struct speclab_decoder *decoder_create(struct verifier *v, struct drafter *drafter, int slots, uint64_t seed,
+                                       struct speclab_listener listener, struct error *err)
 {
+    struct speclab_decoder *d = xcalloc(1, sizeof(*d));
+    d->verifier = v;
+    d->drafter = drafter;
+    d->seed = seed;
+    d->listener = listener;
+    if (loop_create(d, slots, err))
+        return d;
+    free(d);
+    return NULL;
+}
+
+static void forget(struct speclab_decoder *d, int slot)
+{
+    struct sequence *q = &d->sequence[slot];
     verifier_forget(d->verifier, slot);
     if (d->drafter->type->forget != NULL)
         d->drafter->type->forget(d->drafter, slot);
-    d->sequence[slot].active = false;
+    request_free(&q->copy);
+    q->active = false;
 }
 
-void decoder_drop(struct decoder *d)
+void speclab_decoder_drop(struct speclab_decoder *d)
 {
     for (int i = 0; i < d->slots; i++)
         if (d->sequence[i].active)
             forget(d, i);
 }
 
-void decoder_destroy(struct decoder *d)
+void loop_destroy(struct speclab_decoder *d)
 {
-    if (d == NULL)
+    if (d->record == NULL)
         return;
-    decoder_drop(d);
+    speclab_decoder_drop(d);
     for (int i = 0; i < d->slots; i++)
         free(d->sequence[i].token);
     for (int i = 0; i < MAX_PENDING_STEPS; i++) {
@@ -162,10 +216,14 @@ void decoder_destroy(struct decoder *d)
         free(d->record[i].of);
     }
     free(d->sequence);
-    free(d);
+    free(d->request);
+    free(d->advance);
+    free(d->continued);
+    free(d->record);
+    d->record = NULL;
 }
 
-int decoder_active(const struct decoder *d)
+int speclab_decoder_active(const struct speclab_decoder *d)
 {
     int n = 0;
     for (int i = 0; i < d->slots; i++)
@@ -173,7 +231,7 @@ int decoder_active(const struct decoder *d)
     return n;
 }
 
-int decoder_slot(const struct decoder *d, int64_t sequence)
+int speclab_decoder_slot(const struct speclab_decoder *d, int64_t sequence)
 {
     for (int i = 0; i < d->slots; i++)
         if (d->sequence[i].active && d->sequence[i].number == sequence)
@@ -181,31 +239,46 @@ int decoder_slot(const struct decoder *d, int64_t sequence)
     return -1;
 }
 
-bool decoder_has_free_slot(const struct decoder *d)
+bool speclab_decoder_has_free_slot(const struct speclab_decoder *d)
 {
-    return decoder_active(d) < d->slots;
+    return speclab_decoder_active(d) < d->slots;
 }
 
 // ---- the decoder's clock
 
-static int64_t now(const struct decoder *d)
+static int64_t now(const struct speclab_decoder *d)
 {
     return clock_ns() - d->still_ns;
 }
 
-static void enter(struct decoder *d)
+static void enter(struct speclab_decoder *d)
 {
     d->still_ns += clock_ns() - d->left_ns;
 }
 
-static bool leave(struct decoder *d, bool ok)
+static bool leave(struct speclab_decoder *d, bool ok)
 {
     d->left_ns = clock_ns();
     return ok;
 }
 
+// ---- the target's device
+
+static struct backend *device(const struct speclab_decoder *d)
+{
+    return model_backend(verifier_setup(d->verifier)->target);
+}
+
+// Waits for queued work.
+static bool finished(const struct speclab_decoder *d, struct error *err)
+{
+    return device(d)->sync(device(d), err);
+}
+
+// ---- a sequence
+
 // Processes the prompt in chunks, for the caches of both the target and the drafter.
-static bool prefill(struct decoder *d, int slot, struct error *err)
+static bool prefill(struct speclab_decoder *d, int slot, struct error *err)
 {
     struct sequence *q = &d->sequence[slot];
     for (;;) {
@@ -221,30 +294,40 @@ static bool prefill(struct decoder *d, int slot, struct error *err)
     }
 }
 
-static bool start(struct decoder *d, const struct assignment *a, struct error *err)
+static bool start(struct speclab_decoder *d, const struct speclab_request *r, const struct stops *stops,
+                  const struct sampling *sampling, struct error *err)
 {
     int slot = 0;
     while (slot < d->slots && d->sequence[slot].active)
         slot++;
-    assert(slot < d->slots && a->n >= 1 && a->limit >= 1);
-    if (a->n >= d->length)
-        return fail(err, "the prompt has %d tokens, and the context is %d: no new token fits", a->n, d->length);
+    assert(slot < d->slots && r->n >= 1 && r->max_tokens >= 1);
+    if (r->n >= d->length)
+        return fail(err, "the prompt has %d tokens, and the context is %d: no new token fits", r->n, d->length);
+    const struct verifier_setup *setup = verifier_setup(d->verifier);
     struct sequence *q = &d->sequence[slot];
-    q->number = a->sequence;
-    q->rng = philox_source(d->seed, (uint64_t)a->sequence);
-    q->rng.workers = verifier_setup(d->verifier)->sampling->workers;
-    q->n = q->prompt = a->n;
-    memcpy(q->token, a->prompt, (size_t)a->n * sizeof(int32_t));
-    q->limit = a->limit;
-    q->stops = a->stops;
-    q->sampling = a->sampling;
-    q->decode_ns = 0;
-    if (!verifier_finish(d->verifier, err)) // queued work must not count as time of this prompt
+    if (!request_copy(&q->copy, d, r, err)) {
+        request_free(&q->copy);
         return false;
+    }
+    if (stops != NULL)
+        q->copy.stops = *stops;
+    if (sampling != NULL)
+        q->copy.sampling = sampling;
+    q->number = r->sequence;
+    q->rng = philox_source(d->seed, (uint64_t)r->sequence);
+    q->rng.workers = setup->sampling->workers;
+    q->n = q->prompt = r->n;
+    memcpy(q->token, r->prompt, (size_t)r->n * sizeof(int32_t));
+    q->limit = r->max_tokens;
+    q->decode_ns = 0;
     q->active = true;
     q->over = false;
+    if (!finished(d, err)) { // queued work must not count as time of this prompt
+        forget(d, slot);
+        return false;
+    }
     const int64_t began = now(d);
-    if (!prefill(d, slot, err) || !verifier_finish(d->verifier, err)) {
+    if (!prefill(d, slot, err) || !finished(d, err)) {
         forget(d, slot);
         return false;
     }
@@ -254,14 +337,27 @@ static bool start(struct decoder *d, const struct assignment *a, struct error *e
     return true;
 }
 
-bool decoder_start(struct decoder *d, const struct assignment *a, struct error *err)
+bool decoder_start(struct speclab_decoder *d, const struct speclab_request *r, const struct stops *stops,
+                   const struct sampling *sampling, struct error *err)
 {
     enter(d);
-    return leave(d, start(d, a, err));
+    return leave(d, start(d, r, stops, sampling, err));
+}
+
+bool speclab_decoder_start(struct speclab_decoder *d, const struct speclab_request *r, struct speclab_error *error)
+{
+    struct error ignored, *err = error != NULL ? error : &ignored;
+    if (!request_check(d, r, err))
+        return false;
+    if (speclab_decoder_slot(d, r->sequence) >= 0)
+        return fail(err, "sequence: %lld has not ended, expected another number", (long long)r->sequence);
+    if (!speclab_decoder_has_free_slot(d))
+        return fail(err, "no slot is free: step until a sequence ends");
+    return decoder_start(d, r, NULL, NULL, err);
 }
 
 // Makes a request and a draft of the root alone for each active slot. Returns their number.
-static int requests_of_active(struct decoder *d, struct step_record *s)
+static int requests_of_active(struct speclab_decoder *d, struct step_record *s)
 {
     s->n = 0;
     for (int i = 0; i < d->slots; i++) {
@@ -289,7 +385,7 @@ static int requests_of_active(struct decoder *d, struct step_record *s)
                                                .token = q->token,
                                                .rng = &q->rng.rng,
                                                .draft = draft,
-                                               .sampling = q->sampling,
+                                               .sampling = q->copy.sampling,
                                                .depth = (left < space ? left : space) - 1 };
     }
     return s->n;
@@ -297,32 +393,32 @@ static int requests_of_active(struct decoder *d, struct step_record *s)
 
 static bool ends_text(const struct stops *s, int32_t token)
 {
-    for (int i = 0; s != NULL && i < s->n; i++)
+    for (int i = 0; i < s->n; i++)
         if (s->token[i] == token)
             return true;
     return false;
 }
 
 // Appends the tokens of an advance to the text, up to its end. Returns the number of tokens added.
-static int append(struct decoder *d, struct sequence *q, const struct advance *a)
+static int append(struct speclab_decoder *d, struct sequence *q, const struct advance *a)
 {
     int before = q->n;
     for (int i = 0; i < a->n && !q->over; i++) {
         q->token[q->n++] = a->token[i];
         int new = q->n - q->prompt;
-        if (ends_text(q->stops, a->token[i])) {
-            q->why = STOP_TOKEN;
+        if (ends_text(&q->copy.stops, a->token[i])) {
+            q->why = SPECLAB_STOP_TOKEN;
             q->over = true;
         } else if (new >= q->limit || q->n >= d->length) {
-            q->why = new >= q->limit ? STOP_LIMIT : STOP_CONTEXT;
+            q->why = new >= q->limit ? SPECLAB_STOP_LIMIT : SPECLAB_STOP_CONTEXT;
             q->over = true;
         }
     }
-    if (q->stops != NULL && q->stops->string != NULL) {
-        int kept = q->stops->string(q->stops->self, q->token + q->prompt, q->n - q->prompt, q->n - before);
+    if (q->copy.stops.string != NULL) {
+        int kept = q->copy.stops.string(q->copy.stops.self, q->token + q->prompt, q->n - q->prompt, q->n - before);
         if (kept > 0) {
             q->n = q->prompt + kept;
-            q->why = STOP_STRING;
+            q->why = SPECLAB_STOP_STRING;
             q->over = true;
         }
     }
@@ -330,15 +426,15 @@ static int append(struct decoder *d, struct sequence *q, const struct advance *a
 }
 
 // Appends all advances, and collects those of sequences that have not ended for the drafter. Returns how many these are.
-static int append_all(struct decoder *d, struct step_record *s)
+static int append_all(struct speclab_decoder *d, struct step_record *s)
 {
     int n_continued = 0;
     const int64_t known = now(d);
     for (int i = 0; i < s->n; i++) {
-        struct step *to = &s->of[i].step;
+        struct speclab_step *to = &s->of[i].step;
         struct sequence *q = &d->sequence[to->slot];
         to->at_ns = known - q->began_ns;
-        to->kept = append(d, q, &d->advance[i]);
+        to->n = append(d, q, &d->advance[i]);
         if (q->over)
             continue;
         d->continued[n_continued] = d->advance[i];
@@ -350,33 +446,35 @@ static int append_all(struct decoder *d, struct step_record *s)
 
 // ---- time stamps and the listener
 
-static void stamp(struct decoder *d, const struct step_record *s, int which)
+static void stamp(struct speclab_decoder *d, const struct step_record *s, int which)
 {
-    verifier_stamp(d->verifier, s->number * STAMPS + which);
+    device(d)->stamp(device(d), s->number * STAMPS + which);
 }
 
-static int64_t lasted(struct decoder *d, const struct step_record *s, int from, int to)
+static int64_t lasted(struct speclab_decoder *d, const struct step_record *s, int from, int to)
 {
-    return verifier_between(d->verifier, s->number * STAMPS + from, s->number * STAMPS + to);
+    return device(d)->between(device(d), s->number * STAMPS + from, s->number * STAMPS + to);
 }
 
-// Copies the decisions and drops q, as the next step overwrites the verifier's decisions and rows.
-static void record(struct decoder *d, struct step_record *s)
+// Takes the decisions and drops q, as the next step overwrites the verifier's decisions and rows.
+static void record(struct speclab_decoder *d, struct step_record *s)
 {
     for (int i = 0; i < s->n; i++) {
-        record_verification(&s->of[i], verifier_verification(d->verifier, i));
+        take_verification(&s->of[i].verification, verifier_verification(d->verifier, i));
         s->of[i].draft.q = NULL;
     }
     d->pending++;
 }
 
-static void report(struct decoder *d, const struct step_record *s)
+static void report(struct speclab_decoder *d, const struct step_record *s)
 {
     const int64_t propose = lasted(d, s, PROPOSE, VERIFY) - s->untimed_ns, advance = lasted(d, s, ADVANCE, END);
     int64_t verify = lasted(d, s, VERIFY, SCORED) + lasted(d, s, DECIDE, ADVANCE);
     verify -= s->observer_ns; // an observer must not change the measured time
     for (int i = 0; i < s->n; i++) {
-        struct step *of = &s->of[i].step;
+        struct speclab_step *of = &s->of[i].step;
+        describe(of, &s->of[i].draft, &s->of[i].verification);
+        of->accepted = of->decided - 1 < of->n ? of->decided - 1 : of->n;
         d->sequence[of->slot].decode_ns += (propose + verify + advance) / s->n;
         of->propose_ns = propose;
         of->verify_ns = verify;
@@ -389,7 +487,7 @@ static void report(struct decoder *d, const struct step_record *s)
 }
 
 // idle: the device has nothing to do meanwhile.
-static void report_all_but(struct decoder *d, int last, bool idle)
+static void report_all_but(struct speclab_decoder *d, int last, bool idle)
 {
     const int64_t from = clock_ns();
     for (; d->pending > last; d->pending--) {
@@ -400,29 +498,36 @@ static void report_all_but(struct decoder *d, int last, bool idle)
         d->still_ns += clock_ns() - from;
 }
 
-static void finish(struct decoder *d, int slot, int64_t ended)
+static void finish(struct speclab_decoder *d, int slot, int64_t ended)
 {
     struct sequence *q = &d->sequence[slot];
-    const struct ending e = { .sequence = q->number,
-                              .token = q->token + q->prompt,
-                              .n = q->n - q->prompt,
-                              .why = q->why,
-                              .shared = q->shared,
-                              .prefill_ns = q->prefill_ns,
-                              .decode_ns = q->decode_ns,
-                              .wall_ns = ended - q->began_ns };
-    d->listener.done(d->listener.self, &e);
+    size_t bytes = 0;
+    char *text = d->texts ? request_text(&q->copy, d, q->why, q->token + q->prompt, q->n - q->prompt, &bytes) : NULL;
+    const struct speclab_end e = { .sequence = q->number,
+                                   .token = q->token + q->prompt,
+                                   .n = q->n - q->prompt,
+                                   .text = text,
+                                   .bytes = bytes,
+                                   .reason = stop_name(q->why),
+                                   .why = q->why,
+                                   .shared = q->shared,
+                                   .prefill_ns = q->prefill_ns,
+                                   .decode_ns = q->decode_ns,
+                                   .wall_ns = ended - q->began_ns };
+    if (d->listener.end != NULL)
+        d->listener.end(d->listener.self, &e);
+    free(text);
     forget(d, slot);
 }
 
 // Waits until the times of all steps are known, reports them and finishes the texts that have ended. No work is queued then.
-static bool report_all(struct decoder *d, struct error *err)
+static bool report_all(struct speclab_decoder *d, struct error *err)
 {
-    if (!verifier_finish(d->verifier, err))
+    if (!finished(d, err))
         return false;
     const int64_t ended = now(d);
     report_all_but(d, 0, true);
-    if (!verifier_finish(d->verifier, err)) // the times could not be read
+    if (!finished(d, err)) // the times could not be read
         return false;
     for (int i = 0; i < d->slots; i++)
         if (d->sequence[i].active && d->sequence[i].over)
@@ -432,7 +537,7 @@ static bool report_all(struct decoder *d, struct error *err)
 
 // ---- a step
 
-static bool score(struct decoder *d, struct step_record *s, struct error *err)
+static bool score(struct speclab_decoder *d, struct step_record *s, struct error *err)
 {
     stamp(d, s, PROPOSE);
     if (!d->drafter->type->propose(d->drafter, d->request, s->n, err))
@@ -447,7 +552,7 @@ static bool score(struct decoder *d, struct step_record *s, struct error *err)
     return true;
 }
 
-static bool verify(struct decoder *d, struct step_record *s, struct error *err)
+static bool verify(struct speclab_decoder *d, struct step_record *s, struct error *err)
 {
     stamp(d, s, DECIDE);
     if (!verifier_accept(d->verifier, d->request, s->n, d->advance, err))
@@ -458,19 +563,17 @@ static bool verify(struct decoder *d, struct step_record *s, struct error *err)
     return true;
 }
 
-static bool step(struct decoder *d, struct error *err)
+static bool step(struct speclab_decoder *d, struct error *err)
 {
     const struct drafter_type *type = d->drafter->type;
     assert(d->pending < MAX_PENDING_STEPS);
-    struct step_record *s = &d->record[(d->first + d->pending) % MAX_PENDING_STEPS];
+    struct step_record *s = current(d);
     if (requests_of_active(d, s) == 0)
         return true;
     if (!score(d, s, err))
         return false;
-    report_all_but(
-        d, 1,
-        !verifier_queues(
-            d->verifier)); // the decision of the last step implied that the device had finished all steps before it
+    // The decision of the last step implied that the device had finished all steps before it.
+    report_all_but(d, 1, !device(d)->queues);
     if (!verify(d, s, err))
         return false;
     const int n_continued = append_all(d, s);
@@ -479,17 +582,19 @@ static bool step(struct decoder *d, struct error *err)
     stamp(d, s, END);
     record(d, s);
     // Without a queue the times are known at once.
-    return (n_continued == s->n && verifier_queues(d->verifier)) || report_all(d, err);
+    return (n_continued == s->n && device(d)->queues) || report_all(d, err);
 }
 
-bool decoder_step(struct decoder *d, struct error *err)
+bool speclab_decoder_step(struct speclab_decoder *d, struct speclab_error *error)
 {
+    struct error ignored;
     enter(d);
-    return leave(d, step(d, err));
+    return leave(d, step(d, error != NULL ? error : &ignored));
 }
 
-bool decoder_pause(struct decoder *d, struct error *err)
+bool speclab_decoder_pause(struct speclab_decoder *d, struct speclab_error *error)
 {
+    struct error ignored;
     enter(d);
-    return leave(d, report_all(d, err));
+    return leave(d, report_all(d, error != NULL ? error : &ignored));
 }

@@ -401,7 +401,7 @@ static void join(const struct message *m, int n, struct text *to)
         text_printf(to, "%s%s", i > 0 ? "\n" : "", m[i].content);
 }
 
-static bool given_ids(const struct target *target, const struct prompt *p, struct ids *to, struct error *err)
+static bool given_ids(const struct speclab_target *target, const struct prompt *p, struct ids *to, struct error *err)
 {
     const struct row r = { p->path, p->line, NULL, err };
     for (int i = 0; i < p->n_ids; i++) {
@@ -413,8 +413,8 @@ static bool given_ids(const struct target *target, const struct prompt *p, struc
     return true;
 }
 
-bool prompt_token_ids(const struct target *target, const struct chat_format *chat, const struct prompt *p,
-                      char *const *answer, int turn, struct ids *to, struct error *err)
+bool prompt_token_ids(const struct speclab_target *target, const struct prompt *p, char *const *answer, int turn,
+                      struct ids *to, struct error *err)
 {
     if (p->ids != NULL)
         return given_ids(target, p, to, err);
@@ -422,14 +422,14 @@ bool prompt_token_ids(const struct target *target, const struct chat_format *cha
     const int n = messages_of(p, answer, turn, m);
     struct error why;
     bool ok;
-    if (p->raw || chat->kind == CHAT_NONE) {
+    if (p->raw || target->chat.kind == CHAT_NONE) {
         struct text text = { 0 };
         join(m, n, &text);
         // Special tokens are recognized in plain text too, so that with `chat: none` a prompt can contain a rendered template.
         ok = target_encode(target, ENCODE_BOS | ENCODE_SPECIAL, text.s, text.n, to, &why);
         free(text.s);
     } else
-        ok = target_encode_chat(target, chat, m, n, to, &why);
+        ok = target_encode_chat(target, m, n, to, &why);
     free(m);
     return ok || fail(err, "%s:%d: prompt %s, turn %d: %s", p->path, p->line, p->id, turn, why.text);
 }

@@ -7,12 +7,11 @@
 #include <stdint.h>
 #include "core/digest.h"
 
-struct chat_format;
 struct error;
 struct ids;
 struct json;
 struct message; // models/tokenizers/chat_template.h
-struct target;
+struct speclab_target;
 
 enum { MAX_PROMPTS = 1 << 18, MAX_TURNS = 1 << 6 }; // a sequence number packs both: experiments/pairs/paired_run.c
 
@@ -58,5 +57,5 @@ void prompts_free(struct prompts *p);
 // Token ids of a prompt up to and including a turn. answer: (turn) the answers to earlier turns. The messages are rendered
 // with the chat template, unless the prompt is a completion or the chat is none. Errors (a text that cannot be tokenized,
 // an id outside the vocabulary) name file and line.
-bool prompt_token_ids(const struct target *t, const struct chat_format *chat, const struct prompt *p,
-                      char *const *answer, int turn, struct ids *to, struct error *err);
+bool prompt_token_ids(const struct speclab_target *t, const struct prompt *p, char *const *answer, int turn,
+                      struct ids *to, struct error *err);

@@ -18,9 +18,16 @@
 extern "C" {
 #endif
 
+// The number of this interface: it changes whenever a struct or a function does, so a program that is linked with another library than it was
+// compiled for can find out: speclab_interface() == SPECLAB_VERSION.
+#define SPECLAB_VERSION 2
+int speclab_interface(void);
+
+#ifndef speclab_error // in the library's own sources it is a name of core/error.h's struct error
 struct speclab_error {
     char text[1024]; // NUL-terminated
 };
+#endif
 
 // ---- target
 
@@ -33,8 +40,10 @@ struct speclab_target_options { // NULL and 0: the default
     const char *
         chat; // chat template: "auto" (the model's own), "none", "chatml", "vicuna", "zephyr", or a file; default: "auto"
     const char *chat_variables; // of the template, a JSON object: "{\"enable_thinking\": false}"; default: none
+    const char *folder;         // base of a relative path of the model; default: the working directory
     int threads;                // of the CPU; default: one per processor
     int rows;                   // of a pass, until a decoder needs slots * nodes of a draft; default: 512
+    bool ids_only;              // no tokenizer is opened: prompts are token ids
     // Packed weights are read from MODEL.packed, which is written if none fits: the next opening is faster. log, unless NULL, is
     // called with a sentence on what happened to that file, and on what the device gave up: "CUDA graphs: off (..)".
     bool packed_cache;
@@ -76,13 +85,32 @@ char *speclab_text(const struct speclab_target *t, const int32_t *token, size_t 
 
 struct speclab_decoder; // a drafter, a rule and a sampling on a target, and the sequences being decoded
 
-struct speclab_step {     // one step of one sequence; borrowed for the call
-    int64_t sequence;     // as the request named it
-    const int32_t *token; // (n) new tokens that are in the text
-    int n;
-    int drafted, accepted;                     // draft tokens; those of them that are in the text
+// One step of one sequence; borrowed for the call. A draft is a tree: node 0 is its root, the last token of the text before the step, and every
+// other node is a draft token for the place after its parent's. The decision is a path from the root and a token of the target after it.
+struct speclab_step {
+    int64_t sequence;      // as the request named it
+    int slot, position;    // position: of the root in the sequence, prompt included
+    const int32_t *token;  // (decided) new tokens; token[i] follows node[i]
+    int n;                 // the first so many of them are in the text: fewer than decided where the text ends
+    int drafted, accepted; // draft tokens; those of them that are in the text
+    int depth;             // of the deepest draft token; 0: there is none
+    int decided;
+    const int32_t *node;   // (decided) the accepted nodes; node[0] is the root
+    const int32_t *draft;  // (drafted + 1) tokens of the nodes
+    const int32_t *parent; // (drafted + 1) parent[0] is -1; parents come before their children
+    const uint8_t *
+        proposal; // (drafted + 1) 0: deterministic, 1: drawn from q, 2: drawn from q without the tokens of earlier siblings
+    const uint8_t *source; // (drafted + 1) of a drafter of drafters: a bit for each of its parts that proposed the node
+    const double *p, *q;   // (drafted + 1) probabilities of each node's acceptance test; NAN: it was not tested
+    int empty;             // residuals that rounding left without mass
     int64_t propose_ns, verify_ns, advance_ns; // of the whole batch
+    int64_t at_ns;   // by the decoder's clock, from the end of the sequence's prefill until the host had these tokens
+    int batch;       // sequences in this step
+    int64_t experts; // that the target's pass read, of all sequences and over all layers; 0: no mixture of experts
 };
+
+// Why a text has ended: an end token, a stop string, max_tokens, or the decoder's length.
+enum speclab_stop { SPECLAB_STOP_TOKEN, SPECLAB_STOP_STRING, SPECLAB_STOP_LIMIT, SPECLAB_STOP_CONTEXT };
 
 struct speclab_end { // a sequence has ended; borrowed for the call
     int64_t sequence;
@@ -90,14 +118,32 @@ struct speclab_end { // a sequence has ended; borrowed for the call
     int n;
     const char *text; // (bytes) of the tokens, up to the stop string: NUL-terminated; NULL without a tokenizer
     size_t bytes;
-    const char *reason; // "end" (an end token), "string" (a stop string), "limit" (max_tokens) or "context" (length)
+    const char *reason; // "end", "string", "limit" or "context": the word for why
+    enum speclab_stop why;
+    int shared;         // tokens of the prompt whose rows an earlier text had computed
+    int64_t prefill_ns; // what these took then included
+    int64_t decode_ns;  // this sequence's share of the time of its steps
+    int64_t wall_ns;    // from the end of its prefill to its end, by the decoder's clock
 };
+// The decoder's clock is a wall clock that stands still outside of speclab_decoder_start and speclab_decoder_step and during what is not part
+// of decoding: callbacks (unless a device works meanwhile), an observer, untimed drafts. Prefills of other sequences are part of it.
 
-struct speclab_listener { // called within speclab_decoder_step, and must not call the decoder; members may be NULL
+// Called within speclab_decoder_step, and must not call the decoder; members may be NULL. Their time is not part of the times of steps. On a
+// device that queues work, a step is reported while the device runs the pass of the second step after it. The steps of a sequence are reported
+// in order, then its end.
+struct speclab_rows; // the distributions of a step
+struct speclab_listener {
     void (*step)(void *self, const struct speclab_step *s);
     void (*end)(void *self, const struct speclab_end *e);
     void *self;
+    // A draft was decided, before anything else happens: the same step as `step` reports later, without its times and without what its place in
+    // the text says (n, accepted). The rows are borrowed for the call. With it a device waits in every step.
+    void (*decided)(void *self, const struct speclab_step *s, struct speclab_rows *rows);
 };
+// The target's distribution after a node, as it is sampled from, and the one that the node's children were drawn from: (vocab of the model)
+// probabilities, borrowed for the call of `decided`. NULL: no child was drawn from a distribution.
+const float *speclab_rows_p(struct speclab_rows *r, int node);
+const float *speclab_rows_q(struct speclab_rows *r, int node);
 
 struct speclab_decoder_options { // NULL and 0: the default
     const char *drafter;         // "none", "ngram:tokens=4", "small:model=draft.gguf,widths=[2,2]"; default: "none"
@@ -112,8 +158,8 @@ struct speclab_decoder_options { // NULL and 0: the default
 // Checks drafter, rule and sampling as far as that needs no model: an unknown kind or option, a value out of range, and a rule that does
 // not take the drafter's drafts, are errors. options may be NULL.
 bool speclab_decoder_options_check(const struct speclab_decoder_options *options, struct speclab_error *error);
-// Makes the same checks, then opens what the drafter needs. options may be NULL. Borrows t. Of the decoders on one target only one may
-// have active sequences at a time, and none while another is created.
+// Makes the same checks, then opens what the drafter needs. options may be NULL. Borrows t. Several decoders on one target take turns: each is
+// paused before another one starts or steps a sequence. None has active sequences while another is created.
 struct speclab_decoder *speclab_decoder_create(struct speclab_target *t, const struct speclab_decoder_options *options,
                                                struct speclab_error *error);
 void speclab_decoder_destroy(struct speclab_decoder *d);           // NULL is fine
@@ -127,14 +173,22 @@ struct speclab_request {
     bool ignore_end;         // end-of-text tokens do not end it
     const char *const *stop; // (n_stop) stop strings: a text ends where one of them is complete; UTF-8, not empty
     int n_stop;
+    // The target's sampling for this sequence: "temperature=0.7"; NULL: the decoder's. A drafter's q is of the decoder's in any case.
+    const char *sampling;
 };
 
 bool speclab_decoder_has_free_slot(const struct speclab_decoder *d);
 // Runs the prompt through target and drafter. Needs a free slot. Copies the request.
 bool speclab_decoder_start(struct speclab_decoder *d, const struct speclab_request *r, struct speclab_error *error);
 int speclab_decoder_active(const struct speclab_decoder *d); // sequences that have not ended
+int speclab_decoder_slot(const struct speclab_decoder *d,
+                         int64_t sequence); // of an active sequence; -1: it is not active
 // One step of every active sequence: propose, verify, advance. After a failure (of the device) the decoder can only be destroyed.
 bool speclab_decoder_step(struct speclab_decoder *d, struct speclab_error *error);
+// Waits for queued work and reports all steps, so that another decoder on the target may step. Active sequences keep their slots.
+bool speclab_decoder_pause(struct speclab_decoder *d, struct speclab_error *error);
+void speclab_decoder_drop(
+    struct speclab_decoder *d); // ends active sequences without a report, after speclab_decoder_pause
 
 #ifdef __cplusplus
 }

@@ -1,11 +1,31 @@
-// stop_strings.c - looks back only over the tokens that the longest stop string can span.
-#include "engine/stop_strings.h"
+// stop_strings.c - the text of tokens, and stop strings in it: the search looks back only over the tokens that the longest one can span.
+#include "engine/engine.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/memory.h"
-#include "models/tokenizers/tokenizer.h"
+
+bool target_needs_text(const struct speclab_target *t, struct error *err)
+{
+    return t->tokenizer != NULL || fail(err, "no text without a tokenizer: %s", t->no_tokenizer.text);
+}
+
+char *speclab_text(const struct speclab_target *t, const int32_t *token, size_t n, size_t *bytes)
+{
+    struct decoding hold = { 0 };
+    struct text text = { 0 };
+    if (bytes != NULL)
+        *bytes = 0;
+    if (t->tokenizer == NULL)
+        return NULL;
+    text_puts(&text, "");
+    tokenizer_decode(t->tokenizer, token, n, false, &hold, &text);
+    tokenizer_decode_end(&hold, &text);
+    if (bytes != NULL)
+        *bytes = text.n;
+    return text.s;
+}
 
 void stop_strings_add(const struct stop_strings *s, int32_t id, struct text *to)
 {

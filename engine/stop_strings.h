@@ -1,4 +1,4 @@
-// stop_strings.h - finds stop strings in tokens: the callback `string` of struct stops (engine/decode.h).
+// stop_strings.h - finds stop strings in tokens: the callback `string` of struct stops (engine/engine.h).
 //
 // A stop string may start in one token and end in another, so bytes are compared, not tokens: the tokens' own bytes, not
 // decoded text, in which U+FFFD replaces malformed ones. Calls share no state: one struct serves any number of sequences.

@@ -25,7 +25,7 @@ int main(int argc, char **argv)
     struct speclab_error error = { "expected three arguments: MODEL DRAFTER PROMPT" };
     struct speclab_target *target = argc == 4 ? speclab_target_open(argv[1], NULL, &error) : NULL;
     struct speclab_decoder_options options = { .drafter = target ? argv[2] : NULL, .sampling = "temperature=0" };
-    options.listener = (struct speclab_listener){ on_step, on_end, NULL };
+    options.listener = (struct speclab_listener){ .step = on_step, .end = on_end };
     struct speclab_decoder *decoder = target ? speclab_decoder_create(target, &options, &error) : NULL;
     struct speclab_message message = { "user", target ? argv[3] : "" };
     struct speclab_tokens prompt = { NULL, 0 };

@@ -56,12 +56,12 @@ static struct settings *cell_settings(const struct loaded_experiment *o, struct 
     struct settings *target = put_map(s, "target");
     put_text(target, "model", o->chosen->model);
     put_text(target, "device", o->chosen->device);
-    put_text(target, "activations", activations_names[model_activations(o->target.model)]);
-    put_text(target, "cache", type_facts[o->target.cache].name);
+    put_text(target, "activations", activations_names[model_activations(o->target->model)]);
+    put_text(target, "cache", type_facts[o->target->cache].name);
     put_int(s, "threads", e->threads);
     struct settings *prompts = put_map(s, "prompts");
     put_text(prompts, "file", e->prompts_file);
-    put_text(prompts, "chat", o->chat.label);
+    put_text(prompts, "chat", o->target->chat.label);
     struct settings *limits = put_map(s, "limits");
     put_int(limits, "new_tokens", e->new_tokens);
     put_int(limits, "context", o->context);
@@ -125,17 +125,17 @@ struct identity cell_identity(const struct loaded_experiment *o, struct cell cel
     write_identity(o, cell, d->identity, rule_named(settings_get(rule, "kind")->text), s, id.hash);
     write_identity(o, cell, (struct hash){ 0 }, NULL, shared, id.peers);
     hash_write(o->weights, id.target_hash);
-    hash_write(model_identity(o->target.model), id.config_hash);
-    if (o->target.tokenizer != NULL)
-        hash_write(tokenizer_hash(o->target.tokenizer), id.tokenizer_hash);
+    hash_write(model_identity(o->target->model), id.config_hash);
+    if (o->target->tokenizer != NULL)
+        hash_write(tokenizer_hash(o->target->tokenizer), id.tokenizer_hash);
     if (!hash_is_none(d->identity))
         hash_write(d->identity, id.drafter_hash);
     settings_write_json(s, &own);
     id.settings = own.s;
     settings_free(s);
     settings_free(shared);
-    const bool separate = d->backend != NULL && d->backend != o->target.backend;
-    const char *target = o->target.backend->describe(o->target.backend);
+    const bool separate = d->backend != NULL && d->backend != o->target->backend;
+    const char *target = o->target->backend->describe(o->target->backend);
     id.arithmetic = separate ? xformat("%s; drafter on %s", target, d->backend->describe(d->backend)) : xstrdup(target);
     id.machine = xformat("%s, %s", o->processor, id.arithmetic);
     return id;

@@ -25,8 +25,8 @@ enum { MAX_REPEATS = (1 << 8) - 1 }; // MAX_PROMPTS and MAX_TURNS are further li
 #define SLICE_NS ((int64_t)1e9)
 
 struct chosen_target {
-    char *model, *device; // model: as in the file
-    struct precision precision;
+    char *model, *device;   // model: as in the file
+    int activations, cache; // enum activations and kv_type
 };
 
 struct entry {                    // one target, or one value of a list under `cells`
@@ -107,12 +107,10 @@ struct loaded_experiment { // initialize with { 0 }; do not move while open
     const struct experiment *e;
     int which;                          // its entry among the experiment's targets
     const struct chosen_target *chosen; // what this entry says
-    struct target target;
-    struct hash weights;     // hash of the target's weights
-    struct hash identity;    // hash of all that was read of the target: weights, configuration, tokenizer
-    struct chat_format chat; // format of prompts that are rendered as a chat
+    struct speclab_target *target;
+    struct hash weights;  // hash of the target's weights
+    struct hash identity; // hash of all that was read of the target: weights, configuration, tokenizer
     int context;
-    struct text_ends ends;
     char *processor; // "AMD EPYC 7B13"; then the features that a device has switched off since (backend.log)
     double read, read_one, round_trip, mhz; // see struct environment; 0: not measured
     char *given_up;                         // the last of these sentences, until the runner has reported it; NULL: none
@@ -153,9 +151,11 @@ struct identity cell_identity(const struct loaded_experiment *o, struct cell cel
 void identity_free(struct identity *i);
 char *cell_prompts(const struct loaded_experiment *o); // "prompts.jsonl 0123456789abcdef"; free() it
 
-// Reads and opens a cell's pairing. Errors in its drafter name the place in the file.
-bool cell_read(struct pairing *p, const struct experiment *e, struct cell cell, struct error *err);
-bool cell_open(struct pairing *p, struct loaded_experiment *o, struct cell cell, struct error *err);
+// Reads a cell's decoder, and opens it. Errors in its drafter name the place in the file. NULL on failure.
+struct speclab_decoder *cell_read(const struct experiment *e, struct cell cell, struct error *err);
+bool cell_open(struct speclab_decoder *d, struct loaded_experiment *o, struct cell cell, struct error *err);
+// What a text of a cell ends by, and at how many tokens; sequence and prompt are the caller's.
+struct speclab_request cell_request(const struct experiment *e, int64_t sequence, const struct ids *prompt);
 
 // ---- groups
 
@@ -169,7 +169,7 @@ struct group {                   // initialize with { 0 }
 
 struct cell_runner { // a cell with everything that decodes it
     struct cell cell;
-    struct pairing pairing;
+    struct speclab_decoder *decoder;
     struct identity identity;
     bool none;                // the drafter is `none`
     bool warm;                // it has decoded something
@@ -177,7 +177,6 @@ struct cell_runner { // a cell with everything that decodes it
     bool environment_checked; // environment_check passed
     char *environment_stored; // the processor of the run's last environment in the database; NULL: none yet
     int64_t run;              // id of its row in table run; 0: none yet
-    struct decoder *decoder;
     struct recorder *recorder;
 };
 

@@ -16,7 +16,7 @@
 // it.
 const char *speclab_version(void)
 {
-    return SPECLAB_VERSION;
+    return SPECLAB_RELEASE;
 }
 
 // Builds with different uncommitted changes to one revision have different names.
@@ -38,8 +38,8 @@ const char *speclab_revision(void)
 
 const char *program_version(void)
 {
-    static char version[sizeof(SPECLAB_VERSION SPECLAB_REVISION) + 20];
-    snprintf(version, sizeof(version), SPECLAB_VERSION " (%s)", speclab_revision());
+    static char version[sizeof(SPECLAB_RELEASE SPECLAB_REVISION) + 20];
+    snprintf(version, sizeof(version), SPECLAB_RELEASE " (%s)", speclab_revision());
     return version;
 }
 

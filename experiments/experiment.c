@@ -43,10 +43,9 @@ static const struct option file_keys[] = {
 static const struct option target_keys[] = {
     { "model", OPTION_PATH, OF_TARGET(model), NULL, "a file, a folder or a name", 0, 0, NULL },
     { "device", OPTION_PATH, OF_TARGET(device), "cpu", "where it computes", 0, 0, NULL },
-    { "activations", OPTION_CHOICE, OF_TARGET(precision.activations), "default", "what products round their input to",
-      0, 0, ACTIVATIONS_CHOICES },
-    { "cache", OPTION_CHOICE, OF_TARGET(precision.cache), "default", "element type of keys and values", 0, 0,
-      KV_CHOICES },
+    { "activations", OPTION_CHOICE, OF_TARGET(activations), "default", "what products round their input to", 0, 0,
+      ACTIVATIONS_CHOICES },
+    { "cache", OPTION_CHOICE, OF_TARGET(cache), "default", "element type of keys and values", 0, 0, KV_CHOICES },
     { 0 },
 };
 static const struct option prompts_keys[] = {
@@ -118,7 +117,6 @@ bool target_entry_read(const struct experiment *e, const struct settings *given,
     struct error why;
     if (!settings_is_map(given, "target", keys, err) || !options_take(given, "target", target_keys, t, err))
         return false;
-    t->precision.device = t->device;
     if (!device_name_check(t->device, "device", &why))
         return settings_fail(err, settings_get(given, "device"), "%s", why.text);
     char *path = model_path(t->model, e->folder, &why);

@@ -6,7 +6,6 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/settings.h"
-#include "engine/decode.h"
 #include "drafters/drafter.h"
 #include "experiments/cells.h"
 #include "experiments/expectation.h"
@@ -44,10 +43,21 @@ int group_cells(const struct experiment *e, int number)
     return n;
 }
 
-bool cell_read(struct pairing *p, const struct experiment *e, struct cell cell, struct error *err)
+struct speclab_decoder *cell_read(const struct experiment *e, struct cell cell, struct error *err)
 {
-    return pairing_read(p, e->drafter.entry[cell.drafter].settings, e->rule.entry[cell.rule].settings,
+    return decoder_read(e->drafter.entry[cell.drafter].settings, e->rule.entry[cell.rule].settings,
                         e->sampling.entry[cell.sampling].settings, err);
+}
+
+struct speclab_request cell_request(const struct experiment *e, int64_t sequence, const struct ids *prompt)
+{
+    return (struct speclab_request){ .sequence = sequence,
+                                     .prompt = prompt->id,
+                                     .n = (int)prompt->n,
+                                     .max_tokens = e->new_tokens,
+                                     .ignore_end = e->ignore_end,
+                                     .stop = (const char *const *)e->stop,
+                                     .n_stop = e->n_stop };
 }
 
 // The message of a failure to open begins with the place of the drafter in the file.
@@ -57,45 +67,46 @@ static bool refuse_cell(const struct experiment *e, struct cell cell, const stru
     return given != NULL ? settings_fail(err, given, "%s", why->text) : fail(err, "%s", why->text);
 }
 
-static bool open_drafter(struct pairing *p, struct loaded_experiment *o, struct cell cell, struct error *err)
+static bool open_drafter(struct speclab_decoder *d, struct loaded_experiment *o, struct cell cell, struct error *err)
 {
     const struct experiment *e = o->e;
     struct error why;
-    if (!sampling_check(&p->sampling, o->target.used_vocab, &why))
+    if (!sampling_check(&d->sampling, o->target->used_vocab, &why))
         return settings_fail(err, e->sampling.entry[cell.sampling].given, "%s", why.text);
-    return pairing_open_drafter(p, &o->target, e->folder, experiment_batch(e, cell.batch), o->context, &why) ||
+    d->seed = e->seed;
+    return decoder_open_drafter(d, o->target, e->folder, experiment_batch(e, cell.batch), o->context, &why) ||
            refuse_cell(e, cell, &why, err);
 }
 
-static struct verifier_setup setup_of(const struct pairing *p, struct cell cell, const struct loaded_experiment *o)
+static struct verifier_setup setup_of(struct speclab_decoder *d, struct cell cell, const struct loaded_experiment *o)
 {
-    return pairing_verifier(p, &o->target, experiment_batch(o->e, cell.batch), o->context);
+    return decoder_verifier(d, experiment_batch(o->e, cell.batch), o->context);
 }
 
-bool cell_open(struct pairing *p, struct loaded_experiment *o, struct cell cell, struct error *err)
+bool cell_open(struct speclab_decoder *d, struct loaded_experiment *o, struct cell cell, struct error *err)
 {
     struct error why;
-    if (!open_drafter(p, o, cell, err))
+    if (!open_drafter(d, o, cell, err))
         return false;
-    const struct verifier_setup setup = setup_of(p, cell, o);
-    return pairing_open_verifier(p, &setup, &why) || refuse_cell(o->e, cell, &why, err);
+    const struct verifier_setup setup = setup_of(d, cell, o);
+    return decoder_open_verifier(d, &setup, &why) || refuse_cell(o->e, cell, &why, err);
 }
 
 static bool records_expected(const struct cell_runner *c, const struct experiment *e)
 {
-    return e->expected && !c->none && !pairing_shares_randomness(&c->pairing);
+    return e->expected && !c->none && !decoder_shares_randomness(c->decoder);
 }
 
 // A row has one positive probability at temperature 0.
 static bool check_rows(const struct cell_runner *c, const struct loaded_experiment *o, struct error *err)
 {
-    const struct pairing *p = &c->pairing;
-    const unsigned makes = drafter_makes(p->type, p->drafter_options);
+    const struct speclab_decoder *d = c->decoder;
+    const unsigned makes = drafter_makes(d->type, d->drafter_options);
     const bool sampled = (makes & (TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT)) != 0;
-    const bool one_hot = sampling_is_greedy(&p->sampling) && (makes & OWN_TEMPERATURE) == 0;
-    const int support = one_hot ? 1 : (int)model_shape(o->target.model)->vocab;
+    const bool one_hot = sampling_is_greedy(&d->sampling) && (makes & OWN_TEMPERATURE) == 0;
+    const int support = one_hot ? 1 : (int)model_shape(o->target->model)->vocab;
     struct error why;
-    return o->e->rows == ROWS_NONE || c->none || rows_packable(p->drafter->nodes, sampled, o->e->rows, support, &why) ||
+    return o->e->rows == ROWS_NONE || c->none || rows_packable(d->drafter->nodes, sampled, o->e->rows, support, &why) ||
            settings_fail(err, settings_get(settings_get(o->e->file, "record"), "rows"), "%s: %s",
                          o->e->drafter.entry[c->cell.drafter].shown, why.text);
 }
@@ -103,15 +114,17 @@ static bool check_rows(const struct cell_runner *c, const struct loaded_experime
 static bool open_cell_drafter(struct cell_runner *c, struct loaded_experiment *o, struct error *err)
 {
     const struct experiment *e = o->e;
-    if (!cell_read(&c->pairing, e, c->cell, err))
+    c->decoder = cell_read(e, c->cell, err);
+    if (c->decoder == NULL)
         return false;
     const int kept = c->none ? ROWS_NONE : e->rows;
     c->recorder = recorder_create(experiment_batch(e, c->cell.batch), e->trials, kept);
+    c->decoder->listener = recorder_listener(c->recorder);
     if (records_expected(c, e) || kept != ROWS_NONE)
-        c->pairing.observer = recorder_observer(c->recorder);
-    const bool ok = open_drafter(&c->pairing, o, c->cell, err) && check_rows(c, o, err);
+        c->decoder->observer = recorder_observer(c->recorder);
+    const bool ok = open_drafter(c->decoder, o, c->cell, err) && check_rows(c, o, err);
     if (ok)
-        c->identity = cell_identity(o, c->cell, c->pairing.drafter);
+        c->identity = cell_identity(o, c->cell, c->decoder->drafter);
     return ok;
 }
 
@@ -134,12 +147,12 @@ static bool add_taps(struct taps *all, const struct taps *more)
 static struct kv_shape shared_shape(const struct group *g, const struct loaded_experiment *o, struct taps *taps,
                                     bool *prompts)
 {
-    struct verifier_setup s = setup_of(&g->cell_runner[0].pairing, g->cell_runner[0].cell, o);
+    struct verifier_setup s = setup_of(g->cell_runner[0].decoder, g->cell_runner[0].cell, o);
     struct kv_shape all = verifier_cache_shape(&s);
     *taps = (struct taps){ 0 };
     *prompts = o->e->share_prompts;
     for (int i = 0; i < g->n; i++) {
-        s = setup_of(&g->cell_runner[i].pairing, g->cell_runner[i].cell, o);
+        s = setup_of(g->cell_runner[i].decoder, g->cell_runner[i].cell, o);
         const struct kv_shape one = verifier_cache_shape(&s);
         all.length = one.length > all.length ? one.length : all.length;
         all.pending = one.pending > all.pending ? one.pending : all.pending;
@@ -153,8 +166,8 @@ static bool open_shared_cache(struct group *g, struct loaded_experiment *o, stru
     struct taps taps;
     bool prompts;
     const struct kv_shape shape = shared_shape(g, o, &taps, &prompts);
-    g->cache_bytes = target_cache_bytes(o->target.model, &shape, &taps, prompts);
-    g->cache = target_cache_create(o->target.model, &shape, &taps, prompts, err);
+    g->cache_bytes = target_cache_bytes(o->target->model, &shape, &taps, prompts);
+    g->cache = target_cache_create(o->target->model, &shape, &taps, prompts, err);
     return g->cache != NULL;
 }
 
@@ -181,13 +194,13 @@ static bool check_memory(const struct group *g, const struct loaded_experiment *
 {
     const struct experiment *e = o->e;
     const int batch = experiment_batch(e, g->batch);
-    const struct model *m = o->target.model;
+    const struct model *m = o->target->model;
     size_t bytes =
         model_scratch_bytes(model_shape(m), model_rows(m)) - model_scratch_bytes(model_shape(m), TARGET_ROWS);
     for (int i = 0; i < g->n; i++) {
-        const struct pairing *p = &g->cell_runner[i].pairing;
-        const struct verifier_setup s = pairing_verifier(p, &o->target, batch, reach(o));
-        bytes += verifier_bytes(&s) + drafter_bytes(p->drafter, o->target.backend);
+        struct speclab_decoder *d = g->cell_runner[i].decoder;
+        const struct verifier_setup s = decoder_verifier(d, batch, reach(o));
+        bytes += verifier_bytes(&s) + drafter_bytes(d->drafter, o->target->backend);
     }
     return o->available == 0 || bytes <= o->available ||
            fail(
@@ -202,19 +215,17 @@ static bool open_cell_verifier(struct cell_runner *c, struct loaded_experiment *
 {
     const struct experiment *e = o->e;
     struct error why;
-    struct verifier_setup setup = setup_of(&c->pairing, c->cell, o);
+    struct speclab_decoder *d = c->decoder;
+    struct verifier_setup setup = setup_of(d, c->cell, o);
     setup.shared = shared;
-    if (!pairing_open_verifier(&c->pairing, &setup, &why))
+    if (!decoder_open_verifier(d, &setup, &why))
         return refuse_cell(e, c->cell, &why, err);
     struct expecter *expecter = NULL;
     if (records_expected(c, e))
-        expecter = expecter_create(c->pairing.rule, c->pairing.rule_options,
-                                   drafter_makes(c->pairing.type, c->pairing.drafter_options),
-                                   c->pairing.drafter->nodes, (int)model_shape(o->target.model)->vocab);
-    recorder_set_drafter(c->recorder, c->pairing.drafter, expecter);
-    c->decoder = decoder_create(c->pairing.verifier, c->pairing.drafter, setup.slots, e->seed,
-                                recorder_listener(c->recorder), err);
-    return c->decoder != NULL;
+        expecter = expecter_create(d->rule, d->rule_options, drafter_makes(d->type, d->drafter_options),
+                                   d->drafter->nodes, (int)model_shape(o->target->model)->vocab);
+    recorder_set_drafter(c->recorder, d->drafter, expecter);
+    return true;
 }
 
 // Different entries may be one cell: `default` and the value to which it resolves.
@@ -268,9 +279,8 @@ void group_close(struct group *g)
 {
     for (int i = 0; i < g->n; i++) {
         struct cell_runner *c = &g->cell_runner[i];
-        decoder_destroy(c->decoder);
+        speclab_decoder_destroy(c->decoder);
         recorder_destroy(c->recorder);
-        pairing_close(&c->pairing);
         identity_free(&c->identity);
         free(c->environment_stored);
     }

@@ -24,20 +24,16 @@ static bool has_texts(const struct experiment *e, bool chat)
 static bool resolve_text(struct loaded_experiment *o, struct error *err)
 {
     const struct experiment *e = o->e;
-    if ((has_texts(e, false) || e->n_stop > 0) && !target_needs_text(&o->target, err))
+    if ((has_texts(e, false) || e->n_stop > 0) && !target_needs_text(o->target, err))
         return false;
-    o->chat = (struct chat_format){ .kind = CHAT_NONE, .label = "none" };
     const struct chat_request chat = { .name = e->chat, .variables = e->chat_variables };
-    if (has_texts(e, true) && !target_chat(&o->target, chat, &o->chat, err))
-        return false;
-    text_ends_set(&o->ends, &o->target, &o->chat, e->ignore_end, e->n_stop, (const char *const *)e->stop);
-    return true;
+    return !has_texts(e, true) || target_set_chat(o->target, chat, err);
 }
 
 static bool resolve_context(struct loaded_experiment *o, struct error *err)
 {
     const struct experiment *e = o->e;
-    int max = model_shape(o->target.model)->context;
+    int max = model_shape(o->target->model)->context;
     o->context = e->context;
     if (e->context <= max)
         return true;
@@ -52,7 +48,7 @@ static bool resolve_context(struct loaded_experiment *o, struct error *err)
 static bool check_prompt(struct loaded_experiment *o, const struct prompt *p, struct error *err)
 {
     struct ids ids = { 0 };
-    bool ok = prompt_token_ids(&o->target, &o->chat, p, NULL, 0, &ids, err);
+    bool ok = prompt_token_ids(o->target, p, NULL, 0, &ids, err);
     if (ok && ids.n >= (size_t)o->context)
         ok = fail(err, "%s:%d: prompt %s has %zu tokens, and the context is %d: no new token fits", o->e->prompts.path,
                   p->line, p->id, ids.n, o->context);
@@ -69,10 +65,10 @@ static bool check_prompt(struct loaded_experiment *o, const struct prompt *p, st
 static void identify(struct loaded_experiment *o)
 {
     struct digest *d = digest_begin();
-    digest_hash(d, model_identity(o->target.model));
-    digest_hash(d, o->target.tokenizer != NULL ? tokenizer_hash(o->target.tokenizer) : (struct hash){ 0 });
+    digest_hash(d, model_identity(o->target->model));
+    digest_hash(d, o->target->tokenizer != NULL ? tokenizer_hash(o->target->tokenizer) : (struct hash){ 0 });
     o->identity = digest_end(d);
-    o->weights = model_hash(o->target.model);
+    o->weights = model_hash(o->target->model);
 }
 
 // A feature that a device switches off changes no bit, so it is recorded with the processor and not with the arithmetic
@@ -90,7 +86,7 @@ static void note_given_up(void *self, const char *sentence)
 static size_t available(const struct loaded_experiment *o)
 {
     size_t left, all;
-    struct backend *b = o->target.backend;
+    struct backend *b = o->target->backend;
     return b->memory(b, &left, &all) ? left : machine_available();
 }
 
@@ -99,10 +95,17 @@ bool loaded_experiment_open(struct loaded_experiment *o, const struct experiment
     struct error why;
     const struct entry *t = &e->target.entry[target];
     *o = (struct loaded_experiment){ .e = e, .which = target, .chosen = &t->target };
-    const struct target_options options = {
-        .precision = t->target.precision, .folder = e->folder, .threads = e->threads, .log = note_given_up, .self = o
-    };
-    if (!target_open(&o->target, t->target.model, &options, &why))
+    const struct speclab_target_options options = { .device = t->target.device,
+                                                    .activations = activations_names[t->target.activations],
+                                                    .cache = kv_names[t->target.cache],
+                                                    .chat =
+                                                        "none", // until it is known that prompts are rendered as one
+                                                    .folder = e->folder,
+                                                    .threads = e->threads,
+                                                    .log = note_given_up,
+                                                    .log_self = o };
+    o->target = speclab_target_open(t->target.model, &options, &why);
+    if (o->target == NULL)
         return settings_fail(err, t->given, "%s", why.text);
     o->processor = machine_processor();
     o->available = available(o);
@@ -117,8 +120,7 @@ bool loaded_experiment_open(struct loaded_experiment *o, const struct experiment
 
 void loaded_experiment_close(struct loaded_experiment *o)
 {
-    chat_close(&o->chat);
-    target_close(&o->target);
+    speclab_target_close(o->target);
     free(o->processor);
     free(o->given_up);
     *o = (struct loaded_experiment){ 0 };

@@ -3,37 +3,34 @@
 #include <stdlib.h>
 
 #include "core/error.h"
-#include "engine/decode.h"
 #include "engine/prompts.h"
 
-bool observed_cell_open(struct observed_cell *c, struct step_observer observer, struct error *err)
+bool observed_cell_open(struct observed_cell *c, struct speclab_listener listener, struct step_observer observer,
+                        struct error *err)
 {
     c->slots = experiment_batch(c->e, c->cell.batch);
-    if (!cell_read(&c->pairing, c->e, c->cell, err))
+    c->decoder = cell_read(c->e, c->cell, err);
+    if (c->decoder == NULL)
         return false;
-    c->pairing.observer = observer;
-    if (!cell_open(&c->pairing, c->loaded, c->cell, err))
+    c->decoder->listener = listener;
+    c->decoder->observer = observer;
+    if (!cell_open(c->decoder, c->loaded, c->cell, err))
         return false;
-    if (observer.verified != NULL && pairing_shares_randomness(&c->pairing))
+    if (observer.verified != NULL && decoder_shares_randomness(c->decoder))
         return fail(
             err, "rule match with `pick: coupled`: draft tokens share the rule's random numbers, so these tests do not "
                  "apply; instead compare its texts with those of none");
     return true;
 }
 
-bool observed_cell_start(const struct observed_cell *c, struct decoder *d, int64_t number, int *slot, struct ids *ids,
-                         struct error *err)
+bool observed_cell_start(const struct observed_cell *c, int64_t number, int *slot, struct ids *ids, struct error *err)
 {
     const struct prompt *p = &c->e->prompts.prompt[number % c->e->prompts.n];
     struct ids own = { 0 }, *to = ids != NULL ? ids : &own;
-    bool ok = prompt_token_ids(&c->loaded->target, &c->loaded->chat, p, NULL, 0, to, err);
-    const struct assignment a = { .sequence = number,
-                                  .prompt = to->id,
-                                  .n = (int)to->n,
-                                  .limit = c->e->new_tokens,
-                                  .stops = &c->loaded->ends.stops };
-    ok = ok && decoder_start(d, &a, err);
-    *slot = ok ? decoder_slot(d, number) : -1;
+    bool ok = prompt_token_ids(c->loaded->target, p, NULL, 0, to, err);
+    const struct speclab_request r = cell_request(c->e, number, to);
+    ok = ok && speclab_decoder_start(c->decoder, &r, err);
+    *slot = ok ? speclab_decoder_slot(c->decoder, number) : -1;
     free(own.id);
     return ok;
 }
@@ -57,7 +54,7 @@ bool each_observed_cell(const struct experiment *e,
                     continue;
                 struct observed_cell c = { .e = e, .loaded = &loaded, .cell = cell };
                 ok = each(self, &c, err);
-                pairing_close(&c.pairing);
+                speclab_decoder_destroy(c.decoder);
                 cells++;
             }
         loaded_experiment_close(&loaded);

@@ -13,15 +13,15 @@ struct observed_cell { // do not move while open
     struct loaded_experiment *loaded; // borrowed
     struct cell cell;
     int slots;
-    struct pairing pairing;
+    struct speclab_decoder *decoder;
 };
 
-// observer: observes the pairing's steps.
-bool observed_cell_open(struct observed_cell *c, struct step_observer observer, struct error *err);
-// Starts text `number` in a decoder of the cell's pairing: the first turn of prompt number % prompts, so that prompts
+// listener and observer: they get the decoder's steps.
+bool observed_cell_open(struct observed_cell *c, struct speclab_listener listener, struct step_observer observer,
+                        struct error *err);
+// Starts text `number`: the first turn of prompt number % prompts, so that prompts
 // repeat with other random numbers. *slot: its slot, -1 on failure. ids: its prompt's ids are appended, unless NULL.
-bool observed_cell_start(const struct observed_cell *c, struct decoder *d, int64_t number, int *slot, struct ids *ids,
-                         struct error *err);
+bool observed_cell_start(const struct observed_cell *c, int64_t number, int *slot, struct ids *ids, struct error *err);
 
 // Calls each() for every cell except those of `none`, in the experiment's order, until one fails. Fails if there is no
 // cell. c: not yet open; closed afterwards.

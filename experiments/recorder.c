@@ -12,7 +12,6 @@
 #include "drafters/drafter.h"
 #include "experiments/expectation.h"
 #include "experiments/replay/packed_rows.h"
-#include "engine/transcript.h"
 #include "sampling/rng.h"
 #include "verifier/rules/rule.h"
 
@@ -44,8 +43,8 @@ struct recording { // what is recorded about one sequence
     const char *stop;
 };
 
-struct pending_step { // a verified step that is not yet reported; reused by the next step with this draft
-    const struct draft *draft;
+struct pending_step {     // a verified step that is not yet reported; reused by the next step with this draft
+    const int32_t *draft; // its tokens
     struct expectation expectation;
     struct text rows; // rows that are not yet compressed
 };
@@ -73,41 +72,41 @@ static struct recording *recording_of(struct recorder *r, int64_t sequence)
     return NULL; // a warm-up or a filler is not recorded
 }
 
-static bool is_on_path(const struct step *s, int node)
+static bool is_on_path(const struct speclab_step *s, int node)
 {
-    for (int i = 1; i < s->verification->n; i++)
-        if (s->verification->node[i] == node)
+    for (int i = 1; i < s->decided; i++)
+        if (s->node[i] == node)
             return true;
     return false;
 }
 
-static void record_sources(struct recording *g, const struct step *s)
+static void record_sources(struct recording *g, const struct speclab_step *s)
 {
-    for (int node = 1; node < s->draft->n; node++)
-        list_add(g->source, s->draft->source[node]);
-    for (int i = 1; i <= transcript_accepted(s); i++)
-        list_add(g->source, s->draft->source[s->verification->node[i]]);
+    for (int node = 1; node <= s->drafted; node++)
+        list_add(g->source, s->source[node]);
+    for (int i = 1; i <= s->accepted; i++)
+        list_add(g->source, s->source[s->node[i]]);
 }
 
 // Records all acceptance tests of a step, even beyond the end of a text: these are raw facts, and views cut them.
-static void record_trials(const struct recorder *r, struct recording *g, const struct step *s)
+static void record_trials(const struct recorder *r, struct recording *g, const struct speclab_step *s)
 {
-    const struct draft *d = s->draft;
-    for (int node = 1; node < d->n; node++) {
-        if (isnan(s->verification->trial_p[node]))
+    const struct draft d = step_draft(s);
+    for (int node = 1; node < d.n; node++) {
+        if (isnan(s->p[node]))
             continue;
-        bool deterministic = d->proposal[node] == DETERMINISTIC;
-        list_add(g->trial, (struct trial_row){
-                               node, draft_depth(d, node), draft_rank(d, node), d->token[node], d->proposal[node],
-                               s->verification->trial_p[node], deterministic ? NAN : s->verification->trial_q[node],
-                               is_on_path(s, node), r->parts > 0 ? r->source_name[d->source[node]] : NULL });
+        bool deterministic = d.proposal[node] == DETERMINISTIC;
+        list_add(g->trial,
+                 (struct trial_row){ node, draft_depth(&d, node), draft_rank(&d, node), d.token[node], d.proposal[node],
+                                     s->p[node], deterministic ? NAN : s->q[node], is_on_path(s, node),
+                                     r->parts > 0 ? r->source_name[d.source[node]] : NULL });
     }
 }
 
-static struct pending_step *pending_of(const struct recorder *r, const struct draft *d)
+static struct pending_step *pending_of(const struct recorder *r, const int32_t *draft)
 {
     for (int i = 0; i < r->n_pending; i++)
-        if (r->pending[i].draft == d)
+        if (r->pending[i].draft == draft)
             return &r->pending[i];
     return NULL;
 }
@@ -146,11 +145,11 @@ static void pack_rows(struct recorder *r, const struct verified *j, struct text 
 static void observe(void *self, const struct verified *j)
 {
     struct recorder *r = self;
-    struct pending_step *p = pending_of(r, j->request->draft);
+    struct pending_step *p = pending_of(r, j->request->draft->token);
     if (p == NULL) {
         r->pending = xrealloc(r->pending, (size_t)(r->n_pending + 1) * sizeof(*r->pending));
         p = &r->pending[r->n_pending++];
-        *p = (struct pending_step){ .draft = j->request->draft };
+        *p = (struct pending_step){ .draft = j->request->draft->token };
     }
     if (r->expecter != NULL)
         expect(r->expecter, j, &p->expectation);
@@ -163,16 +162,17 @@ static void *copy_of(const void *from, size_t bytes)
     return memcpy(xmalloc(bytes + 1), from, bytes);
 }
 
-static void record_draft(const struct recorder *r, struct recording *g, const struct step *s, const struct text *rows)
+static void record_draft(const struct recorder *r, struct recording *g, const struct speclab_step *s,
+                         const struct text *rows)
 {
-    const size_t nodes = (size_t)s->draft->n, ids = nodes * sizeof(int32_t);
+    const size_t nodes = (size_t)s->drafted + 1, ids = nodes * sizeof(int32_t);
     struct draft_row to = { .position = s->position,
-                            .n = s->draft->n,
-                            .token = copy_of(s->draft->token, ids),
-                            .parent = copy_of(s->draft->parent, ids),
-                            .proposal = copy_of(s->draft->proposal, nodes),
-                            .n_out = s->verification->n,
-                            .out = copy_of(s->verification->token, (size_t)s->verification->n * sizeof(int32_t)),
+                            .n = s->drafted + 1,
+                            .token = copy_of(s->draft, ids),
+                            .parent = copy_of(s->parent, ids),
+                            .proposal = copy_of(s->proposal, nodes),
+                            .n_out = s->decided,
+                            .out = copy_of(s->token, (size_t)s->decided * sizeof(int32_t)),
                             .entries = r->rows == ROWS_FULL ? 0 : r->rows };
     to.rows = rows_pack(rows, r->vocab, &to.bytes);
     list_add(g->draft, to);
@@ -191,11 +191,11 @@ static void free_drafts(struct recording *g)
     g->draft.n = 0;
 }
 
-static void record_step(void *self, const struct step *s)
+static void record_step(void *self, const struct speclab_step *s)
 {
     struct recorder *r = self;
     struct recording *g = recording_of(r, s->sequence);
-    r->tokens += s->kept;
+    r->tokens += s->n;
     if (g == NULL)
         return;
     size_t before = g->trial.n;
@@ -210,9 +210,9 @@ static void record_step(void *self, const struct step *s)
     if (r->rows != ROWS_NONE)
         record_draft(r, g, s, &p->rows);
     const struct step_row row = {
-        .drafted = s->draft->n - 1,
-        .depth = draft_max_depth(s->draft),
-        .accepted = transcript_accepted(s),
+        .drafted = s->drafted,
+        .depth = s->depth,
+        .accepted = s->accepted,
         .expected = x != NULL ? x->accepted : NAN,
         .variance = x != NULL ? x->variance : NAN,
         .accepted_uncut = x != NULL ? x->accepted_uncut : -1,
@@ -229,7 +229,7 @@ static void record_step(void *self, const struct step *s)
     list_add(g->step, row);
 }
 
-static void record_end(void *self, const struct ending *e)
+static void record_end(void *self, const struct speclab_end *e)
 {
     struct recording *g = recording_of(self, e->sequence);
     if (g == NULL)
@@ -241,7 +241,7 @@ static void record_end(void *self, const struct ending *e)
     g->shared = e->shared;
     g->decode_ns = e->decode_ns;
     g->wall_ns = e->wall_ns;
-    g->stop = stop_name(e->why);
+    g->stop = e->reason;
     g->state = DONE;
 }
 
@@ -279,9 +279,9 @@ void recorder_destroy(struct recorder *r)
     free(r);
 }
 
-struct listener recorder_listener(struct recorder *r)
+struct speclab_listener recorder_listener(struct recorder *r)
 {
-    return (struct listener){ record_step, record_end, r };
+    return (struct speclab_listener){ .step = record_step, .end = record_end, .self = r };
 }
 
 struct step_observer recorder_observer(struct recorder *r)

@@ -3,7 +3,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "engine/decode.h"
+#include "engine/engine.h"
 #include "results/store.h"
 #include "verifier/verifier.h"
 
@@ -20,7 +20,7 @@ struct step_observer recorder_observer(struct recorder *r); // the verifier's ob
 // recorded.
 void recorder_set_drafter(struct recorder *r, const struct drafter *d, struct expecter *e);
 void recorder_destroy(struct recorder *r); // NULL: no effect
-struct listener recorder_listener(struct recorder *r);
+struct speclab_listener recorder_listener(struct recorder *r);
 
 void recorder_set_round(struct recorder *r, int round); // applies to the steps that follow (table slice)
 int64_t recorder_tokens(

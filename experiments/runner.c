@@ -42,8 +42,8 @@ static bool report_changed_inputs(struct runner *r, const struct cell_runner *c,
 // A row of q is one token at temperature 0, so sampling siblings without replacement leaves an only child.
 static void report_chain(struct runner *r, const struct cell_runner *c)
 {
-    const unsigned makes = drafter_makes(c->pairing.type, c->pairing.drafter_options);
-    if (sampling_is_greedy(&c->pairing.sampling) && (makes & TAKES_WITHOUT_REPLACEMENT) != 0 &&
+    const unsigned makes = drafter_makes(c->decoder->type, c->decoder->drafter_options);
+    if (sampling_is_greedy(&c->decoder->sampling) && (makes & TAKES_WITHOUT_REPLACEMENT) != 0 &&
         (makes & OWN_TEMPERATURE) == 0)
         progress_line(
             &r->progress,
@@ -71,7 +71,7 @@ static bool find_row(struct runner *r, const struct group *g, struct cell_runner
 {
     const struct experiment *e = r->e;
     char *prompts = cell_prompts(r->loaded);
-    char *folder = realpath(e->folder, NULL), *model = absolute_path(r->loaded->target.path),
+    char *folder = realpath(e->folder, NULL), *model = absolute_path(r->loaded->target->path),
          *prompts_path = realpath(e->prompts.path, NULL), *file = settings_line(e->file);
     struct run_row row = {
         .experiment = e->name,
@@ -88,7 +88,7 @@ static bool find_row(struct runner *r, const struct group *g, struct cell_runner
         .drafter = e->drafter.entry[c->cell.drafter].shown,
         .rule = e->rule.entry[c->cell.rule].shown,
         .sampling = e->sampling.entry[c->cell.sampling].shown,
-        .drafter_kind = c->pairing.type->name,
+        .drafter_kind = c->decoder->type->name,
         .drafter_options = e->drafter.entry[c->cell.drafter].options,
         .device = r->loaded->chosen->device,
         .machine = c->identity.machine,
@@ -96,12 +96,12 @@ static bool find_row(struct runner *r, const struct group *g, struct cell_runner
         .target_hash = c->identity.target_hash,
         .drafter_hash = c->identity.drafter_hash[0] != '\0' ? c->identity.drafter_hash : NULL,
         .prompts = prompts,
-        .model_type = model_type(r->loaded->target.model),
-        .activations = activations_names[model_activations(r->loaded->target.model)],
-        .cache = type_facts[r->loaded->target.cache].name,
-        .lossless = c->pairing.rule->exact,
-        .drafter_invariant = c->pairing.rule->drafter_invariant,
-        .marked_inflated = model_config(r->loaded->target.model)->inflated != NULL,
+        .model_type = model_type(r->loaded->target->model),
+        .activations = activations_names[model_activations(r->loaded->target->model)],
+        .cache = type_facts[r->loaded->target->cache].name,
+        .lossless = c->decoder->rule->exact,
+        .drafter_invariant = c->decoder->rule->drafter_invariant,
+        .marked_inflated = model_config(r->loaded->target->model)->inflated != NULL,
         .seed = e->seed,
         .batch = experiment_batch(e, g->batch),
     };

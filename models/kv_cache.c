@@ -35,6 +35,8 @@ struct kv_cache {
     uint64_t *ancestors;
 };
 
+const char *const kv_names[] = { "default", "f32", "bf16", "q8_0" };
+
 enum type kv_type_resolve(enum kv_type wanted)
 {
     static const enum type of[] = { [KV_DEFAULT] = F32, [KV_F32] = F32, [KV_BF16] = BF16, [KV_Q8_0] = Q8_0 };

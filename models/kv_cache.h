@@ -25,6 +25,7 @@ struct pass;
 // The element type of a cache, as an option names it. Only kv_type_resolve resolves DEFAULT.
 enum kv_type { KV_DEFAULT, KV_F32, KV_BF16, KV_Q8_0 };
 #define KV_CHOICES "default|f32|bf16|q8_0"
+extern const char *const kv_names[]; // the names of KV_CHOICES, in the order of enum kv_type
 enum type kv_type_resolve(enum kv_type wanted);
 
 struct kv_shape {

@@ -203,26 +203,6 @@ bool verifier_prefill(struct verifier *v, int slot, const int32_t *token, int n,
     return true;
 }
 
-void verifier_stamp(struct verifier *v, int number)
-{
-    v->backend->stamp(v->backend, number);
-}
-
-bool verifier_queues(const struct verifier *v)
-{
-    return v->backend->queues;
-}
-
-bool verifier_finish(struct verifier *v, struct error *err)
-{
-    return v->backend->sync(v->backend, err);
-}
-
-int64_t verifier_between(struct verifier *v, int from, int to)
-{
-    return v->backend->between(v->backend, from, to);
-}
-
 // ---- the observer, outside the measured time
 
 static void observe_scored(struct verifier *v, const struct scored *s)
@@ -349,7 +329,7 @@ bool verifier_accept(struct verifier *v, const struct request *r, int n, struct 
     return true;
 }
 
-const struct verification *verifier_verification(const struct verifier *v, int i)
+struct verification *verifier_verification(struct verifier *v, int i)
 {
     return &v->verification[i];
 }

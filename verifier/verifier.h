@@ -56,14 +56,6 @@ bool verifier_score(struct verifier *v, const struct request *r, int n, struct e
 // requests are those that were scored.
 bool verifier_accept(struct verifier *v, const struct request *r, int n, struct advance *a, struct error *err);
 
-// These measure the times of a step on the target's device, by its own clock. A stamp is the time at which all
-// operations queued before it are done. If the device queues, stamps are known after the next wait: verifier_accept or
-// verifier_finish.
-void verifier_stamp(struct verifier *v, int number);
-bool verifier_queues(const struct verifier *v);
-bool verifier_finish(struct verifier *v, struct error *err);
-int64_t verifier_between(struct verifier *v, int from, int to); // nanoseconds
-
 struct verifier_counts {
     int shared_tokens;   // tokens of the prompt since verifier_forget whose rows a shared cache had already
     int64_t shared_ns;   // nanoseconds that computing those rows took
@@ -71,8 +63,9 @@ struct verifier_counts {
     int64_t observer_ns; // time that the observer took during the last step
 };
 const struct verifier_counts *verifier_counts(const struct verifier *v);
-// Returns the decision of request i of the last step, borrowed until the next step.
-const struct verification *verifier_verification(const struct verifier *v, int i);
+// Returns the decision of request i of the last step, borrowed until the next step. Its arrays may be exchanged for
+// others of as many nodes.
+struct verification *verifier_verification(struct verifier *v, int i);
 
 void verifier_forget(struct verifier *v, int slot);
 struct kv_cache *verifier_cache(struct verifier *v);   // the cache that drafter_type.attach gets

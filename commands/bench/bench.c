@@ -51,13 +51,13 @@ static void put_list(int to, const char *name, const int *value, int n)
 bool turns_open(struct bench *b, struct error *err)
 {
     const struct bench_plan *p = &b->plan;
-    const struct model_config *c = model_config(b->target.model);
+    const struct model_config *c = model_config(b->target->model);
     double used;
     if (p->turns == 0)
         return true;
     if (!c->gguf)
         return fail(err, "%s is a Hugging Face directory; a comparison with other engines requires a GGUF file",
-                    b->target.path);
+                    b->target->path);
     b->turns = fdopen(p->turns, "r");
     if (b->turns == NULL)
         return fail(err, "--turns %d: expected an open socket", p->turns);
@@ -89,7 +89,7 @@ static void add_measurements(struct bench *b)
         for (int k = 0; k < p->n_slots; k++)
             for (int i = 0; i < p->n_rows; i++)
                 add_measurement(b, BENCH_PASS, p->slots[k], p->rows[i], c);
-        if (b->draft.model != NULL)
+        if (b->draft != NULL)
             add_measurement(b, BENCH_DRAFT_STEP, 1, 1, c);
     }
     if (p->prompt > 0)
@@ -149,7 +149,7 @@ static bool measure_round(struct bench *b, int round, struct error *err)
 static void classify_round(const struct bench *b, struct round *r)
 {
     r->placement = b->prober != NULL ? placement_between(&r->before, &r->after) : PLACED_UNPROBED;
-    r->counts = r->placement != PLACED_UNSTABLE && (b->target.backend->queues || !(r->foreign > MAX_FOREIGN_LOAD));
+    r->counts = r->placement != PLACED_UNSTABLE && (b->target->backend->queues || !(r->foreign > MAX_FOREIGN_LOAD));
 }
 
 static void show_progress(const struct bench *b, int counted)
@@ -220,7 +220,7 @@ static bool warm_up(struct bench *b, struct error *err)
     enum { WARM_UP_NS = 300 * 1000 * 1000 };
     const int64_t from = clock_ns();
     bool ok = true;
-    for (int64_t ns; ok && b->target.backend->queues && clock_ns() - from < WARM_UP_NS;)
+    for (int64_t ns; ok && b->target->backend->queues && clock_ns() - from < WARM_UP_NS;)
         ok = bench_model_run(&b->model, BENCH_PASS, 1, b->plan.rows[0], 0, &ns, err);
     return ok;
 }
@@ -285,7 +285,7 @@ const struct measurement *bench_find(const struct bench *b, enum bench_kind kind
 // and in attention four for each element of the keys that a row reads.
 static double flops(const struct bench *b, int n, int context, int logits)
 {
-    const struct model_config *c = model_config(b->target.model);
+    const struct model_config *c = model_config(b->target->model);
     double attended = 0; // each row attends to itself and to those before it
     for (int i = 0; i < n; i++)
         attended += config_positions_seen(c, context + i + 1);
@@ -305,18 +305,18 @@ double bench_prompt_flops(const struct bench *b)
 
 double bench_bytes(const struct bench *b, int slots, int n, int context)
 {
-    struct kv_shape one = model_kv_shape(b->target.model, 1, 1, 1);
-    one.type = b->target.cache;
-    const struct model_config *c = model_config(b->target.model);
+    struct kv_shape one = model_kv_shape(b->target->model, 1, 1, 1);
+    one.type = b->target->cache;
+    const struct model_config *c = model_config(b->target->model);
     const struct measurement *m = bench_find(b, BENCH_PASS, slots, n, context);
-    const double weights = m != NULL && m->experts > 0 ? model_bytes_read(b->target.model, (double)m->experts)
-                                                       : model_pass_bytes(b->target.model, slots * n);
+    const double weights = m != NULL && m->experts > 0 ? model_bytes_read(b->target->model, (double)m->experts)
+                                                       : model_pass_bytes(b->target->model, slots * n);
     return weights + (double)kv_bytes(&one) / c->layers * slots * config_positions_seen(c, context + n);
 }
 
 bool bench_of_mixture(const struct bench *b)
 {
-    return config_mixed_layers(model_config(b->target.model)) > 0;
+    return config_mixed_layers(model_config(b->target->model)) > 0;
 }
 
 // Whether a device may use the instructions of a probed peak. Those of `cpu` are all that there are.
@@ -346,8 +346,8 @@ static bool may_use(const char *device, const struct peak *p)
 // The fastest probed kind of product for the model's activations.
 double bench_peak(const struct bench *b)
 {
-    const enum activations a = model_activations(b->target.model);
-    const char *device = devices_name(b->target.devices, b->target.backend);
+    const enum activations a = model_activations(b->target->model);
+    const char *device = devices_name(b->target->devices, b->target->backend);
     double peak = 0;
     for (int i = 0; i < b->n_peaks; i++) // bfloat16 is multiplied as float where that is faster
         if (may_use(device, &b->peak[i]) &&

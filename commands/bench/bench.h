@@ -22,13 +22,13 @@ struct store;
 
 enum { MAX_ROWS = 64, SLOT_COUNTS = 16, MAX_CONTEXTS = 16, MAX_PASS_ROWS = 512 }; // all but the last: entries of lists
 
-struct bench_plan {            // the options of the command
-    const char *model, *draft; // draft NULL: none
-    struct precision precision;
-    int packed;                      // enum packed_how
-    int threads, repeats, prompt;    // threads 0: all; prompt 0: none
-    int n_rows, rows[MAX_ROWS];      // of each slot in a pass, ascending
-    int n_slots, slots[SLOT_COUNTS]; // of passes, ascending; n_slots 0: one slot
+struct bench_plan {                        // the options of the command
+    const char *model, *draft;             // draft NULL: none
+    struct speclab_target_options options; // device, activations and cache
+    int packed;                            // 1: the file of packed weights is kept
+    int threads, repeats, prompt;          // threads 0: all; prompt 0: none
+    int n_rows, rows[MAX_ROWS];            // of each slot in a pass, ascending
+    int n_slots, slots[SLOT_COUNTS];       // of passes, ascending; n_slots 0: one slot
     int n_contexts, context[MAX_CONTEXTS];
     const char *text;    // a file whose tokens the passes have; NULL: random tokens
     bool contexts_given; // contexts that do not fit are errors instead of being dropped
@@ -77,8 +77,8 @@ struct overhead {               // time of a step of plain decoding, ns
 
 struct bench { // start with { 0 }
     struct bench_plan plan;
-    FILE *turns;                 // the answers of plan.turns; NULL: no other engines
-    struct target target, draft; // draft.model NULL: no draft model
+    FILE *turns;                           // the answers of plan.turns; NULL: no other engines
+    struct speclab_target *target, *draft; // draft NULL: no draft model
     struct bench_model model, draft_model;
     char *machine, *started;
     struct prober *prober;

@@ -77,7 +77,7 @@ int command_bench(int argc, char **argv)
           0, 0 },
         { "draft", FLAG_TEXT, &p.draft, "MODEL", "a draft model; its steps are timed in the same rounds", 0, 0 },
         { "threads", FLAG_INT, &threads, "N", "number of threads; default: one for each processor", 1, 1024 },
-        PRECISION_FLAGS(p.precision),
+        PRECISION_FLAGS(p.options),
         PACKED_FLAG(p.packed),
         { "no-probe", FLAG_ON, &no_probe, NULL,
           "do not probe memory and compute; all rounds count as one\nplacement (always so on a GPU)", 0, 0 },

@@ -12,9 +12,9 @@
 #include "models/model.h"
 #include "results/query.h"
 
-static struct json *model_json(const struct target *t)
+static struct json *model_json(const struct speclab_target *t)
 {
-    if (t->model == NULL)
+    if (t == NULL)
         return json_new_null();
     const struct model_config *c = model_config(t->model);
     return json_object_of(JSON("path", t->path), JSON("hash", hash_text(model_hash(t->model)).s),
@@ -112,8 +112,8 @@ static struct json *json_of(const struct bench *b)
         json_push(overheads, json_object_of(JSON("mode", b->overhead[i].mode),
                                             JSON("outside_ns", spread_json(b->overhead[i].outside)),
                                             JSON("step_ns", spread_json(b->overhead[i].all))));
-    return json_object_of(JSON("model", model_json(&b->target)), JSON("draft", model_json(&b->draft)),
-                          JSON("device", devices_name(b->target.devices, b->target.backend)),
+    return json_object_of(JSON("model", model_json(b->target)), JSON("draft", model_json(b->draft)),
+                          JSON("device", devices_name(b->target->devices, b->target->backend)),
                           JSON("machine", b->machine), JSON("revision", program_version()), JSON("started", b->started),
                           JSON("threads", b->plan.threads), JSON("text", b->plan.text), JSON("peaks", peaks),
                           JSON("none_counts", b->none_counts), JSON("rounds", rounds), JSON("placements", placements),

@@ -22,21 +22,21 @@ static void note(void *self, const char *sentence)
     free(before);
 }
 
-static bool open_model(struct bench *b, struct target *t, const struct bench_plan *p, const char *name, int rows,
-                       struct error *err)
+static struct speclab_target *open_model(struct bench *b, const struct bench_plan *p, const char *name, int rows,
+                                         struct error *err)
 {
-    const struct target_options options = { .precision = p->precision,
-                                            .threads = p->threads,
-                                            .rows = rows,
-                                            .packed = p->packed,
-                                            .ids_only = true,
-                                            .log = note,
-                                            .self = b };
-    return target_open(t, name, &options, err);
+    struct speclab_target_options options = p->options;
+    options.threads = p->threads;
+    options.rows = rows;
+    options.packed_cache = p->packed;
+    options.ids_only = true;
+    options.log = note;
+    options.log_self = b;
+    return speclab_target_open(name, &options, err);
 }
 
 // Drops default contexts that are too long for the model; if none remains, uses the longest that fits.
-static bool fit_contexts(struct bench_plan *p, const struct target *t, struct error *err)
+static bool fit_contexts(struct bench_plan *p, const struct speclab_target *t, struct error *err)
 {
     int capacity = model_shape(t->model)->context - p->rows[p->n_rows - 1], n = 0;
     if (capacity < 0)
@@ -63,7 +63,7 @@ static bool read_text(struct bench *b, struct ids *to, struct error *err)
     size_t n;
     if (path == NULL)
         return true;
-    struct tokenizer *t = tokenizer_open(b->target.path, err);
+    struct tokenizer *t = tokenizer_open(b->target->path, err);
     char *text = t != NULL ? file_text(path, &n, err) : NULL;
     struct error reason;
     bool ok =
@@ -75,7 +75,7 @@ static bool read_text(struct bench *b, struct ids *to, struct error *err)
     return ok;
 }
 
-static bool open_bench_model(struct bench_model *s, const struct bench_plan *p, const struct target *t,
+static bool open_bench_model(struct bench_model *s, const struct bench_plan *p, const struct speclab_target *t,
                              struct bench_model_plan plan, struct error *err)
 {
     plan.n_contexts = p->n_contexts;
@@ -90,16 +90,17 @@ static bool open_draft(struct bench *b, struct error *err)
         return true;
     struct error reason;
     struct bench_plan p = b->plan;
-    p.precision.activations = ACTIVATIONS_DEFAULT; // its weights may have another type
+    p.options.activations = NULL; // its weights may have another type
     int rows = bench_model_rows(&(struct bench_model_plan){ .rows = 1 });
-    if (!open_model(b, &b->draft, &p, p.draft, rows, &reason))
+    b->draft = open_model(b, &p, p.draft, rows, &reason);
+    if (b->draft == NULL)
         return fail(err, "--draft: %s", reason.text);
-    int capacity = model_shape(b->draft.model)->context - 1;
+    int capacity = model_shape(b->draft->model)->context - 1;
     for (int i = 0; i < p.n_contexts; i++)
         if (p.context[i] > capacity)
             return fail(err, "--contexts %d: the context of the draft model %s is %d tokens", p.context[i],
-                        b->draft.path, capacity + 1);
-    return open_bench_model(&b->draft_model, &p, &b->draft, (struct bench_model_plan){ .rows = 1 }, err);
+                        b->draft->path, capacity + 1);
+    return open_bench_model(&b->draft_model, &p, b->draft, (struct bench_model_plan){ .rows = 1 }, err);
 }
 
 static char *time_of_day(void)
@@ -132,11 +133,13 @@ bool bench_open(struct bench *b, const struct bench_plan *plan, struct error *er
     struct bench_model_plan passes = { .rows = p->rows[p->n_rows - 1],
                                        .slots = p->slots[p->n_slots - 1],
                                        .prompt = p->prompt };
-    if (!give_others(p, err) || !open_model(b, &b->target, p, p->model, bench_model_rows(&passes), err) ||
-        !fit_contexts(p, &b->target, err))
+    if (!give_others(p, err))
+        return false;
+    b->target = open_model(b, p, p->model, bench_model_rows(&passes), err);
+    if (b->target == NULL || !fit_contexts(p, b->target, err))
         return false;
     size_t unused, own;
-    if (b->target.backend->memory(b->target.backend, &unused, &own)) // the probe measures the host's memory
+    if (b->target->backend->memory(b->target->backend, &unused, &own)) // the probe measures the host's memory
         p->probe = false;
     if (p->probe) {
         b->prober = prober_create(p->threads);
@@ -147,12 +150,12 @@ bool bench_open(struct bench *b, const struct bench_plan *plan, struct error *er
     bool ok = turns_open(b, err) && open_draft(b, err) && read_text(b, &text, err);
     passes.text = text.id;
     passes.n_text = (int)text.n;
-    ok = ok && open_bench_model(&b->model, p, &b->target, passes, err);
+    ok = ok && open_bench_model(&b->model, p, b->target, passes, err);
     free(text.id);
     if (!ok)
         return false;
     char *name = machine_processor();
-    b->machine = xformat("%s, %s", name, b->target.backend->describe(b->target.backend));
+    b->machine = xformat("%s, %s", name, b->target->backend->describe(b->target->backend));
     free(name);
     return true;
 }
@@ -163,8 +166,8 @@ void bench_close(struct bench *b)
         fclose(b->turns);
     bench_model_close(&b->model);
     bench_model_close(&b->draft_model);
-    target_close(&b->target);
-    target_close(&b->draft);
+    speclab_target_close(b->target);
+    speclab_target_close(b->draft);
     prober_destroy(b->prober);
     for (int i = 0; i < b->n_measurements; i++)
         free(b->measurement[i].ns);

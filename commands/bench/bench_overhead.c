@@ -6,8 +6,6 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "core/settings.h"
-#include "engine/decode.h"
 #include "commands/bench/bench.h"
 #include "models/model.h"
 #include "verifier/target_cache.h"
@@ -47,9 +45,9 @@ static bool bare_pass(struct bench *b, double *to, struct error *err)
     for (int warm_up = 1; n < MAX_PASSES && n < b->plan.repeats; warm_up = 0) {
         struct timed t;
         int64_t ns;
-        begin(&t, b->target.backend);
+        begin(&t, b->target->backend);
         const bool ok = bench_model_run(&b->model, BENCH_PASS, 1, 1, 0, &ns, err);
-        if (!end(&t, b->target.backend, err) || !ok)
+        if (!end(&t, b->target->backend, err) || !ok)
             return false;
         outside[n] = (double)ns;
         for (int i = 0; i < t.n; i++)
@@ -60,81 +58,64 @@ static bool bare_pass(struct bench *b, double *to, struct error *err)
     return true;
 }
 
-static void done(void *self, const struct ending *e)
+static bool decode_steps(struct bench *b, struct speclab_decoder *d, double *outside, double *all, int *n,
+                         struct error *err)
 {
-    (void)self, (void)e;
-}
-
-static bool decode_steps(struct bench *b, struct decoder *d, double *outside, double *all, int *n, struct error *err)
-{
-    for (*n = 0; decoder_active(d) > 0 && *n < TOKENS; (*n)++) {
+    for (*n = 0; speclab_decoder_active(d) > 0 && *n < TOKENS; (*n)++) {
         struct timed t;
-        begin(&t, b->target.backend);
+        begin(&t, b->target->backend);
         const double from = (double)clock_ns();
-        const bool ok = decoder_step(d, err);
+        const bool ok = speclab_decoder_step(d, err);
         all[*n] = (double)clock_ns() - from;
-        if (!end(&t, b->target.backend, err) || !ok)
+        if (!end(&t, b->target->backend, err) || !ok)
             return false;
         outside[*n] = all[*n] - pass_ns(&t);
     }
     return true;
 }
 
-static bool decode(struct bench *b, struct pairing *p, int prompt, double *outside, double *all, int *n,
-                   struct error *err)
-{
-    struct decoder *d = decoder_create(p->verifier, p->drafter, 1, 0, (struct listener){ .done = done }, err);
-    const struct assignment text = { .prompt = b->model.token, .n = prompt, .limit = TOKENS };
-    bool ok = d != NULL && decoder_start(d, &text, err) && decode_steps(b, d, outside, all, n, err);
-    decoder_destroy(d);
-    return ok;
-}
-
-// Measures steps with this temperature and rule. bare: time of a pass outside its operations.
-static bool measure(struct bench *b, const char *temperature, const char *rule, double bare, int prompt,
+// Measures steps with this sampling and rule. bare: time of a pass outside its operations.
+static bool measure(struct bench *b, const char *sampling, const char *rule, double bare, int prompt,
                     struct overhead *to, struct error *err)
 {
     double outside[TOKENS], all[TOKENS];
     int n = 0;
-    struct pairing pairing = { 0 };
-    struct settings *sampling = settings_map(), *verify = settings_map();
-    settings_put(sampling, "temperature", settings_scalar(temperature));
-    settings_put(verify, "kind", settings_scalar(rule));
-    const bool ok = pairing_read(&pairing, NULL, verify, sampling, err) &&
-                    pairing_open(&pairing, &b->target, 1, prompt + TOKENS, err) &&
-                    decode(b, &pairing, prompt, outside, all, &n, err);
+    const struct speclab_decoder_options options = { .rule = rule, .sampling = sampling, .length = prompt + TOKENS };
+    const struct speclab_request text = {
+        .prompt = b->model.token, .n = prompt, .max_tokens = TOKENS, .ignore_end = true
+    };
+    struct speclab_decoder *d = speclab_decoder_create(b->target, &options, err);
+    const bool ok = d != NULL && speclab_decoder_start(d, &text, err) && decode_steps(b, d, outside, all, &n, err);
     for (int i = 0; i < n; i++)
         outside[i] -= bare;
     if (ok) {
         to->outside = spread_of(outside, n);
         to->all = spread_of(all, n);
     }
-    pairing_close(&pairing);
-    settings_free(sampling);
-    settings_free(verify);
+    speclab_decoder_destroy(d);
     return ok;
 }
 
 bool bench_overhead(struct bench *b, struct error *err)
 {
     static const struct {
-        const char *mode, *temperature, *rule;
+        const char *mode, *sampling, *rule;
     } steps[OVERHEADS] = {
-        { "greedy", "0", "rejection" },
-        { "sampled, rejection", "1", "rejection" },
-        { "sampled, match", "1", "match" },
+        { "greedy", "temperature=0", "rejection" },
+        { "sampled, rejection", "temperature=1", "rejection" },
+        { "sampled, match", "temperature=1", "match" },
     };
     // A pass behind as many tokens is subtracted: on a GPU the keys and values that it reads count.
-    const bool queues = b->target.backend->queues;
+    const bool queues = b->target->backend->queues;
     const int context = b->plan.context[0] > 0 ? b->plan.context[0] : 1,
               prompt = queues || context < TARGET_CHUNK ? context : TARGET_CHUNK;
     double bare;
-    if (prompt + TOKENS > model_shape(b->target.model)->context || prompt > MOST_PROMPT)
+    if (prompt + TOKENS > model_shape(b->target->model)->context || prompt > MOST_PROMPT)
         return true;
     bool ok = bare_pass(b, &bare, err);
     for (int i = 0; i < OVERHEADS && ok; i++) {
         b->overhead[i].mode = steps[i].mode;
-        ok = measure(b, steps[i].temperature, steps[i].rule, bare, prompt, &b->overhead[i], err);
+        ok = measure(b, steps[i].sampling, steps[i].rule, bare, prompt, &b->overhead[i], err);
     }
     return ok;
 }

@@ -15,7 +15,7 @@ const char *const bench_kind_names[] = { "pass", "draft_step", "prompt" };
 struct figures bench_figures(const struct bench *b, const struct measurement *m, enum placement p)
 {
     const struct measurement *one = m->kind != BENCH_PROMPT ? bench_find(b, BENCH_PASS, 1, 1, m->context) : NULL;
-    const struct model_config *config = model_config(b->target.model);
+    const struct model_config *config = model_config(b->target->model);
     struct figures f = { bench_ns(b, m, p), NAN, NAN, NAN, NAN, NAN };
     f.c = one != NULL ? f.ns.median / bench_ns(b, one, p).median : NAN;
     if (bench_of_mixture(b)) {
@@ -54,7 +54,7 @@ static void put(FILE *to, const char *format, ...)
 
 static void print_head(const struct bench *b, FILE *to)
 {
-    const struct target *t = &b->target;
+    const struct speclab_target *t = b->target;
     const struct model_config *config = model_config(t->model);
     int counted = 0, foreign = 0, unstable = 0;
     fprintf(to, "model       %s\n", t->path);
@@ -68,9 +68,9 @@ static void print_head(const struct bench *b, FILE *to)
         fprintf(to, "experts     %d of %d for a row, in %d layers; the rows are %s%s\n", config->experts_used,
                 config->experts, config_mixed_layers(config), b->plan.text != NULL ? "the text " : "random tokens",
                 b->plan.text != NULL ? b->plan.text : "");
-    if (b->draft.model != NULL)
-        fprintf(to, "draft       %s (%s, activations %s)\n", b->draft.path, model_type(b->draft.model),
-                activations_names[model_activations(b->draft.model)]);
+    if (b->draft != NULL)
+        fprintf(to, "draft       %s (%s, activations %s)\n", b->draft->path, model_type(b->draft->model),
+                activations_names[model_activations(b->draft->model)]);
     fprintf(to, "device      %s\nmachine     %s\nrevision    %s\n", devices_name(t->devices, t->backend), b->machine,
             program_version());
     for (int i = 0; i < b->n_peaks; i++) {

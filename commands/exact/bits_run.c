@@ -25,7 +25,6 @@ struct accepted {    // in a slot and a step: the root and the accepted tokens, 
 
 struct bits {
     struct observed_cell *c;
-    struct decoder *decoder;
     const struct exact_plan *plan;
     struct kv_cache *cache;      // fed one token at a time
     struct tensor row;           // (1, vocab)
@@ -45,14 +44,14 @@ static bool feed_prompt(struct bits *b, int slot, const int32_t *token, int n, s
     bool ok = true;
     kv_truncate(b->cache, slot, 0);
     for (int i = 0; i < n && ok; i += TARGET_CHUNK)
-        ok = append_pass(b->c->loaded->target.model, b->cache, slot, token + i,
+        ok = append_pass(b->c->loaded->target->model, b->cache, slot, token + i,
                          n - i < TARGET_CHUNK ? n - i : TARGET_CHUNK, &unused, err);
     return ok;
 }
 
 static void download(struct bits *b, float *to, struct tensor from)
 {
-    struct backend *k = b->c->loaded->target.backend;
+    struct backend *k = b->c->loaded->target->backend;
     k->download(k, to, from.data, (size_t)from.rows * (size_t)from.width * sizeof(*to));
 }
 
@@ -60,10 +59,10 @@ static void download(struct bits *b, float *to, struct tensor from)
 static bool logits_after(struct bits *b, int slot, int32_t token, struct error *err)
 {
     struct states states;
-    if (!append_pass(b->c->loaded->target.model, b->cache, slot, &token, 1, &states, err))
+    if (!append_pass(b->c->loaded->target->model, b->cache, slot, &token, 1, &states, err))
         return false;
-    model_logits(b->c->loaded->target.model, b->row, states.last);
-    struct backend *k = b->c->loaded->target.backend;
+    model_logits(b->c->loaded->target->model, b->row, states.last);
+    struct backend *k = b->c->loaded->target->backend;
     if (!k->sync(k, err))
         return false;
     download(b, b->single, b->row);
@@ -106,17 +105,12 @@ static bool compare(struct bits *b, int slot, struct error *err)
     return true;
 }
 
-static void done(void *self, const struct ending *e)
-{
-    (void)self, (void)e;
-}
-
 static bool start_next(struct bits *b, struct error *err)
 {
     struct ids ids = { 0 };
     int slot;
-    bool ok = observed_cell_start(b->c, b->decoder, b->started, &slot, &ids, err) &&
-              feed_prompt(b, slot, ids.id, (int)ids.n - 1, err);
+    bool ok =
+        observed_cell_start(b->c, b->started, &slot, &ids, err) && feed_prompt(b, slot, ids.id, (int)ids.n - 1, err);
     if (ok)
         b->sequence[slot] = b->started++;
     free(ids.id);
@@ -127,9 +121,9 @@ static bool decode_until_enough(struct bits *b, struct error *err)
 {
     bool ok = true;
     while (ok && b->result.rows < b->plan->tokens) {
-        while (ok && decoder_has_free_slot(b->decoder))
+        while (ok && speclab_decoder_has_free_slot(b->c->decoder))
             ok = start_next(b, err);
-        ok = ok && interrupt_check(b->plan->stop, err) && decoder_step(b->decoder, err);
+        ok = ok && interrupt_check(b->plan->stop, err) && speclab_decoder_step(b->c->decoder, err);
         for (int slot = 0; slot < b->c->slots && ok; slot++)
             ok = compare(b, slot, err);
     }
@@ -141,32 +135,29 @@ static bool decode_until_enough(struct bits *b, struct error *err)
 static bool open_bits(struct bits *b, struct error *err)
 {
     const struct step_observer observer = { scored, verified, b };
-    if (!observed_cell_open(b->c, observer, err))
+    if (!observed_cell_open(b->c, (struct speclab_listener){ 0 }, observer, err))
         return false;
     struct loaded_experiment *o = b->c->loaded;
-    struct model *m = o->target.model;
+    struct model *m = o->target->model;
     const int vocab = model_shape(m)->vocab;
     struct kv_shape shape = model_kv_shape(m, b->c->slots, o->context + 1, TARGET_CHUNK);
-    shape.type = o->target.cache;
-    b->cache = kv_create(o->target.backend, &shape, err);
-    b->row = rows_on(o->target.backend, 1, vocab);
+    shape.type = o->target->cache;
+    b->cache = kv_create(o->target->backend, &shape, err);
+    b->row = rows_on(o->target->backend, 1, vocab);
     if (b->cache == NULL || b->row.data == NULL)
         return b->cache == NULL ? false : fail(err, "out of memory for a row of logits");
     b->single = xcalloc((size_t)vocab, sizeof(*b->single));
     b->accepted = xcalloc((size_t)b->c->slots, sizeof(*b->accepted));
     b->scored = xcalloc((size_t)b->c->slots, sizeof(*b->scored));
     for (int i = 0; i < b->c->slots; i++)
-        b->scored[i] = xcalloc((size_t)b->c->pairing.drafter->nodes * (size_t)vocab, sizeof(**b->scored));
-    b->result = comparison_start(rounding_limit(model_activations(m), o->target.cache));
-    b->decoder = decoder_create(b->c->pairing.verifier, b->c->pairing.drafter, b->c->slots, b->c->e->seed,
-                                (struct listener){ .done = done }, err);
-    return b->decoder != NULL;
+        b->scored[i] = xcalloc((size_t)b->c->decoder->drafter->nodes * (size_t)vocab, sizeof(**b->scored));
+    b->result = comparison_start(rounding_limit(model_activations(m), o->target->cache));
+    return true;
 }
 
 static void close_bits(struct bits *b)
 {
-    struct backend *k = b->c->loaded->target.backend;
-    decoder_destroy(b->decoder);
+    struct backend *k = b->c->loaded->target->backend;
     kv_destroy(b->cache);
     if (b->row.data != NULL)
         k->release(k, b->row.data);
@@ -200,7 +191,7 @@ static void print(const struct bits *b)
         fprintf(to, "  First: text %lld, position %d, logits differ by %.3g, top 2 logits %.3g apart: a %s\n",
                 (long long)c->first.sequence, c->first.position, c->first.moved, c->first.apart,
                 c->first.bug ? "bug" : "tie");
-    if (b->c->loaded->target.backend->varies)
+    if (b->c->loaded->target->backend->varies)
         fprintf(to, "  (Device %s: the bits of a row depend on the other rows of a pass and need not be equal.)\n",
                 b->c->loaded->chosen->device);
     fprintf(to, "  Verdict: %s.\n", agreement_names[comparison_result(c)]);
@@ -236,7 +227,7 @@ static bool one_of_all(void *self, struct observed_cell *c, struct error *err)
     if (ok) {
         print(b);
         all->worst = comparison_result(&b->result) > all->worst ? comparison_result(&b->result) : all->worst;
-        struct identity identity = cell_identity(c->loaded, c->cell, c->pairing.drafter);
+        struct identity identity = cell_identity(c->loaded, c->cell, c->decoder->drafter);
         const struct exact_row row = exact_row_of(c, &identity);
         ok = bits_store(all->store, &row, &b->result, err);
         identity_free(&identity);

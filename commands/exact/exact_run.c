@@ -6,7 +6,6 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "engine/decode.h"
 #include "drafters/drafter.h"
 #include "experiments/environment.h"
 #include "experiments/observed_cell.h"
@@ -25,7 +24,6 @@ struct tested_cell { // a cell while it is decoded
     struct store *store;
     int capacity; // texts in done[]
     struct observer *observer;
-    struct decoder *decoder;
     int64_t started;              // texts; the number of joined texts is sums.sequences
     int64_t at[MAX_SLOTS];        // number of the text in each slot
     struct observed *done, total; // done: (capacity) finished texts that wait for earlier ones
@@ -42,7 +40,7 @@ static void verified(void *self, const struct verified *j)
     observer_verified(((struct tested_cell *)self)->observer, j);
 }
 
-static void done(void *self, const struct ending *e)
+static void done(void *self, const struct speclab_end *e)
 {
     struct tested_cell *w = self;
     const int64_t place = e->sequence % w->capacity;
@@ -85,7 +83,7 @@ static bool join(struct tested_cell *w, struct error *err)
 static bool start_next(struct tested_cell *w, struct error *err)
 {
     int slot;
-    if (!observed_cell_start(w->c, w->decoder, w->started, &slot, NULL, err))
+    if (!observed_cell_start(w->c, w->started, &slot, NULL, err))
         return false;
     w->at[slot] = w->started;
     observer_start(w->observer, slot, w->started++);
@@ -108,9 +106,9 @@ static bool decode_until_enough(struct tested_cell *w, struct error *err)
     w->started = w->sums.sequences;
     w->last_report = clock_seconds();
     while (ok && !is_enough(w)) {
-        while (ok && decoder_has_free_slot(w->decoder) && w->started < w->sums.sequences + w->capacity)
+        while (ok && speclab_decoder_has_free_slot(w->c->decoder) && w->started < w->sums.sequences + w->capacity)
             ok = start_next(w, err);
-        ok = ok && interrupt_check(w->plan->stop, err) && decoder_step(w->decoder, err) && join(w, err);
+        ok = ok && interrupt_check(w->plan->stop, err) && speclab_decoder_step(w->c->decoder, err) && join(w, err);
         report_progress(w);
     }
     return ok;
@@ -214,14 +212,14 @@ struct exact_row exact_row_of(const struct observed_cell *c, const struct identi
                                .sampling = c->e->sampling.entry[c->cell.sampling].shown,
                                .machine = identity->machine,
                                .revision = speclab_revision(),
-                               .lossless = c->pairing.rule->exact,
+                               .lossless = c->decoder->rule->exact,
                                .batch = c->slots,
                                .seed = c->e->seed };
 }
 
 static bool find_row(struct tested_cell *w, struct error *err)
 {
-    struct identity identity = cell_identity(w->c->loaded, w->c->cell, w->c->pairing.drafter);
+    struct identity identity = cell_identity(w->c->loaded, w->c->cell, w->c->decoder->drafter);
     const struct exact_row row = exact_row_of(w->c, &identity);
     w->sums = (struct exact_sums){ .sum = (double *)&w->total, .n = OBSERVED_DOUBLES };
     bool ok = store_exact(w->store, &row, &w->id, &w->sums, err);
@@ -236,26 +234,23 @@ static bool open_cell(struct tested_cell *w, struct error *err)
     if (!find_row(w, err))
         return false;
     const struct observer_setup setup = {
-        .rule = w->c->pairing.rule,
-        .rule_options = w->c->pairing.rule_options,
+        .rule = w->c->decoder->rule,
+        .rule_options = w->c->decoder->rule_options,
         .slots = w->c->slots,
-        .nodes = w->c->pairing.drafter->nodes,
-        .vocab = (int)model_shape(w->c->loaded->target.model)->vocab,
-        .end = w->c->loaded->ends.stops.n > 0 ? w->c->loaded->ends.end[0] : -1,
+        .nodes = w->c->decoder->drafter->nodes,
+        .vocab = (int)model_shape(w->c->loaded->target->model)->vocab,
+        .end = !w->c->e->ignore_end && w->c->decoder->n_end > 0 ? w->c->decoder->end[0] : -1,
         .seed = w->c->e->seed,
     };
     w->observer = observer_create(&setup);
     w->capacity = AHEAD * w->c->slots;
     w->done = xcalloc((size_t)w->capacity, sizeof(*w->done));
     w->is_done = xcalloc((size_t)w->capacity, sizeof(*w->is_done));
-    w->decoder = decoder_create(w->c->pairing.verifier, w->c->pairing.drafter, w->c->slots, w->c->e->seed,
-                                (struct listener){ .done = done, .self = w }, err);
-    return w->decoder != NULL;
+    return true;
 }
 
 static void close_cell(struct tested_cell *w)
 {
-    decoder_destroy(w->decoder);
     observer_destroy(w->observer);
     free(w->done);
     free(w->is_done);
@@ -271,15 +266,16 @@ static void print_head(const struct tested_cell *w, const char *more)
 
 static bool run_cell(struct tested_cell *w, enum answer *answer, struct error *err)
 {
-    if (!observed_cell_open(w->c, (struct step_observer){ .verified = verified, .self = w }, err))
+    if (!observed_cell_open(w->c, (struct speclab_listener){ .end = done, .self = w },
+                            (struct step_observer){ .verified = verified, .self = w }, err))
         return false;
-    if (sampling_is_greedy(&w->c->pairing.sampling)) {
+    if (sampling_is_greedy(&w->c->decoder->sampling)) {
         print_head(w, ": greedy, there is no distribution to test; see --bits");
         return true;
     }
     if (!open_cell(w, err))
         return false;
-    print_head(w, w->c->pairing.rule->exact ? "" : " (LOSSY: a bias is expected)");
+    print_head(w, w->c->decoder->rule->exact ? "" : " (LOSSY: a bias is expected)");
     if (!decode_until_enough(w, err))
         return false;
     struct verdict *v = xcalloc(1, sizeof(*v));

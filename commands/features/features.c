@@ -32,10 +32,10 @@ struct features {
     const char *model, *layers, *out; // model: as given
     long long top_k, shard_tokens, limit, context, threads;
     bool to_stdout;
-    struct precision precision;
+    struct speclab_target_options options;
     int packed; // enum packed_how
 
-    struct target target;
+    struct speclab_target *target;
     struct text_reader reader;
     struct texts texts;
     struct text_states states;
@@ -61,8 +61,8 @@ static bool read_layers(struct features *f, int layers, struct error *err)
     }
     if (f->layers == NULL) {
         *taps = (struct taps){ 3, { 2, layers / 2, layers - 3 } };
-        return layers >= 7 ||
-               fail(err, "%s has only %d layers: name those that the head reads with --layers", f->target.path, layers);
+        return layers >= 7 || fail(err, "%s has only %d layers: name those that the head reads with --layers",
+                                   f->target->path, layers);
     }
     for (const char *at = f->layers;; at++) {
         char *end = NULL;
@@ -80,18 +80,18 @@ static bool read_layers(struct features *f, int layers, struct error *err)
 
 static bool read_setup(struct features *f, struct error *err)
 {
-    const struct model_shape *s = model_shape(f->target.model);
-    if (f->target.backend->varies)
+    const struct model_shape *s = model_shape(f->target->model);
+    if (f->target->backend->varies)
         return fail(err, "%s: its states depend on the rest of a pass, so a drafter would read others; use cuda",
-                    f->target.backend->name);
-    f->states.target = &f->target;
+                    f->target->backend->name);
+    f->states.target = f->target;
     f->states.type = f->type == 0 ? F32 : BF16;
     f->states.top_k = (int)f->top_k;
-    if (f->top_k > f->target.used_vocab)
-        return fail(err, "--top-k %lld: the vocabulary of %s has %d tokens", f->top_k, f->target.path,
-                    f->target.used_vocab);
+    if (f->top_k > f->target->used_vocab)
+        return fail(err, "--top-k %lld: the vocabulary of %s has %d tokens", f->top_k, f->target->path,
+                    f->target->used_vocab);
     if (f->context > s->context)
-        return fail(err, "--context %lld: the context of %s is %d", f->context, f->target.path, s->context);
+        return fail(err, "--context %lld: the context of %s is %d", f->context, f->target->path, s->context);
     if (f->context == 0)
         f->context = s->context;
     return read_layers(f, s->layers, err);
@@ -105,13 +105,13 @@ static struct json *settings(const struct features *f)
         text_printf(&layers, "%s%d", i > 0 ? "," : "", f->states.taps.layer[i]);
     struct json *j =
         json_object_of(JSON("format", "speclab-features-1"), JSON("kind", kinds[f->kind]), JSON("model", f->model),
-                       JSON("model_hash", hash_text(model_identity(f->target.model)).s));
+                       JSON("model_hash", hash_text(model_identity(f->target->model)).s));
     if (layers.s != NULL)
         json_add(j, JSON("layers", layers.s));
-    json_add(j, JSON("activations", activations_names[model_activations(f->target.model)]),
-             JSON("cache", type_facts[f->target.cache].name), JSON("device", f->target.backend->name),
+    json_add(j, JSON("activations", activations_names[model_activations(f->target->model)]),
+             JSON("cache", type_facts[f->target->cache].name), JSON("device", f->target->backend->name),
              JSON("data", hash_text(f->reader.hash).s));
-    metadata_set(j, "vocab_size", "%d", model_shape(f->target.model)->vocab);
+    metadata_set(j, "vocab_size", "%d", model_shape(f->target->model)->vocab);
     metadata_set(j, "context", "%lld", f->context);
     metadata_set(j, "top_k", "%lld", f->top_k);
     json_add(j, JSON("type", type_facts[f->states.type].name));
@@ -164,7 +164,7 @@ static bool write_target(struct features *f, struct error *err)
 {
     const bool layers = f->kind == SMALL;
     char *path = xformat("%s/target.safetensors", f->out != NULL ? f->out : "");
-    struct json *metadata = target_file_metadata(&f->target, f->model);
+    struct json *metadata = target_file_metadata(f->target, f->model);
     struct target_file t = { 0 };
     struct earlier e = { 0 };
     bool ok;
@@ -175,7 +175,7 @@ static bool write_target(struct features *f, struct error *err)
                    layers ? "there are no layers, which --kind small needs" : "made with --kind small"));
         close_earlier(&e);
         json_free(metadata);
-    } else if ((ok = target_file_begin(&t, &f->target, layers, err))) {
+    } else if ((ok = target_file_begin(&t, f->target, layers, err))) {
         ok = write_file(f, path, t.tensor, t.n, metadata, target_file_put, &t, err);
     } else
         json_free(metadata);
@@ -209,7 +209,7 @@ static bool write_shard(struct features *f, const char *path, struct error *err)
 {
     const struct texts *t = &f->texts;
     const struct text_states *s = &f->states;
-    const int64_t n = t->offset[t->n], width = (int64_t)s->taps.n * model_shape(f->target.model)->width;
+    const int64_t n = t->offset[t->n], width = (int64_t)s->taps.n * model_shape(f->target->model)->width;
     const struct safetensor ids = described("input_ids", "I32", sizeof(*t->id), n, 0, t->id),
                             mask = described("loss_mask", "U8", sizeof(*t->mask), n, 0, t->mask);
     const struct safetensor states = s->type == BF16 ? described("states", "BF16", sizeof(uint16_t), n, width, s->state)
@@ -276,8 +276,8 @@ static void print_sum(const struct features *f)
         fprintf(stderr, ", %lld cut at %lld tokens", (long long)f->reader.cut, f->context);
     if (f->tokens > 0)
         fprintf(stderr, "; %lld tokens computed, %.0f tokens/s", (long long)f->tokens, (double)f->tokens / f->seconds);
-    fprintf(stderr, " (%s, activations %s, cache %s)\n", f->target.backend->describe(f->target.backend),
-            activations_names[model_activations(f->target.model)], type_facts[f->target.cache].name);
+    fprintf(stderr, " (%s, activations %s, cache %s)\n", f->target->backend->describe(f->target->backend),
+            activations_names[model_activations(f->target->model)], type_facts[f->target->cache].name);
 }
 
 // ---- the command
@@ -319,11 +319,13 @@ static int run(struct features *f, const struct usage *u, char **operand)
 {
     struct error err;
     f->model = operand[0];
-    const struct target_options options = {
-        .precision = f->precision, .threads = (int)f->threads, .packed = f->packed, .log = command_log
-    };
-    bool ok = target_open(&f->target, operand[0], &options, &err) && read_setup(f, &err) &&
-              text_reader_open(&f->reader, operand[1], model_shape(f->target.model)->vocab, (int)f->context, f->limit,
+    f->options.chat = "none";
+    f->options.threads = (int)f->threads;
+    f->options.packed_cache = f->packed;
+    f->options.log = command_log;
+    f->target = speclab_target_open(operand[0], &f->options, &err);
+    bool ok = f->target != NULL && read_setup(f, &err) &&
+              text_reader_open(&f->reader, operand[1], model_shape(f->target->model)->vocab, (int)f->context, f->limit,
                                &err) &&
               open_output(f, &err) && text_states_open(&f->states, TARGET_ROWS, &err) && write_all(f, &err);
     if (ok)
@@ -354,7 +356,7 @@ int command_features(int argc, char **argv)
         { "out", FLAG_TEXT, &f.out, "DIR", "the folder to write to, or to continue", 0, 0 },
         { "stream", FLAG_ON, &f.to_stdout, NULL, "write to stdout instead", 0, 0 },
         { "threads", FLAG_INT, &f.threads, "N", "number of threads; default: one for each processor", 1, MAX_THREADS },
-        PRECISION_FLAGS(f.precision),
+        PRECISION_FLAGS(f.options),
         PACKED_FLAG(f.packed),
         { "datastore", FLAG_TEXT, &datastore, "FILE", "write a datastore of all texts to this file", 0, 0 },
         { "exclude", FLAG_TEXTS, &exclude, "FILE.jsonl",
@@ -387,6 +389,6 @@ int command_features(int argc, char **argv)
     texts_free(&f.texts);
     text_states_close(&f.states);
     text_reader_close(&f.reader);
-    target_close(&f.target);
+    speclab_target_close(f.target);
     return status;
 }

@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include "commands/text_passes.h"
 
-struct text_states {       // the caller sets the first members; the others start at 0; do not move while open
-    struct target *target; // borrowed
+struct text_states {               // the caller sets the first members; the others start at 0; do not move while open
+    struct speclab_target *target; // borrowed
     struct taps taps;
     int top_k;      // at most the used vocabulary
     enum type type; // the states': F32 or BF16 (to nearest, ties to even)

@@ -43,7 +43,7 @@ struct safetensor described(const char *name, const char *dtype, size_t element,
 }
 
 // Under the names of Hugging Face's config.json.
-struct json *target_file_metadata(const struct target *t, const char *model)
+struct json *target_file_metadata(const struct speclab_target *t, const char *model)
 {
     const struct model_config *c = model_config(t->model);
     const struct {
@@ -109,7 +109,7 @@ static bool list_layers(struct target_file *f, struct error *err)
     return true;
 }
 
-bool target_file_begin(struct target_file *f, const struct target *t, bool layers, struct error *err)
+bool target_file_begin(struct target_file *f, const struct speclab_target *t, bool layers, struct error *err)
 {
     const struct model_shape *s = model_shape(t->model);
     *f = (struct target_file){ .target = t, .tensor = xcalloc(OUTER_TENSORS, sizeof(*f->tensor)) };

@@ -9,11 +9,11 @@
 struct error;
 struct json;
 struct part;
-struct target;
+struct speclab_target;
 struct weights;
 
 struct target_file {
-    const struct target *target; // borrowed
+    const struct speclab_target *target; // borrowed
     struct weights *weights;
     struct safetensor *tensor; // (n) embedding, LM head, norm, layers
     size_t n;
@@ -22,10 +22,10 @@ struct target_file {
 enum { OUTER_EMBEDDING, OUTER_HEAD, OUTER_NORM, OUTER_TENSORS }; // tensors outside the layers
 
 // layers: with those of the decoder. Returns false and sets err on failure; target_file_end in any case.
-bool target_file_begin(struct target_file *f, const struct target *t, bool layers, struct error *err);
+bool target_file_begin(struct target_file *f, const struct speclab_target *t, bool layers, struct error *err);
 bool target_file_put(void *f, size_t i, struct part *to, struct error *err); // writes tensor i: a part_put
 void target_file_end(struct target_file *f);
-struct json *target_file_metadata(const struct target *t, const char *model); // model: its name, as given
+struct json *target_file_metadata(const struct speclab_target *t, const char *model); // model: its name, as given
 
 // width 0: a vector. data NULL: a callback writes it. element: bytes.
 struct safetensor described(const char *name, const char *dtype, size_t element, int64_t rows, int64_t width,

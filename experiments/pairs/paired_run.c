@@ -52,7 +52,7 @@ static bool conversation_is_over(const struct conversation *t)
 static bool conversation_ids(const struct conversation *t, const struct loaded_experiment *o, struct ids *to,
                              struct error *err)
 {
-    return prompt_token_ids(&o->target, &o->chat, t->prompt, t->answer, t->turn, to, err);
+    return prompt_token_ids(o->target, t->prompt, t->answer, t->turn, to, err);
 }
 
 // Sets t->full. Every first turn fits: loaded_experiment_open has checked them.
@@ -72,7 +72,7 @@ static bool update_full(struct conversation *t, const struct loaded_experiment *
 static const char *set_answer(struct conversation *t, const struct loaded_experiment *o, const int32_t *token, int n)
 {
     free(t->answer[t->turn]);
-    return t->answer[t->turn++] = target_text(&o->target, token, (size_t)n, NULL);
+    return t->answer[t->turn++] = speclab_text(o->target, token, (size_t)n, NULL);
 }
 
 // Reads a stored turn. A turn that does not continue the current answers enters the history only, since it continues
@@ -243,14 +243,15 @@ static bool start_unrecorded(const struct runner *r, struct cell_runner *c, int 
                              int64_t number, struct error *err)
 {
     struct ids ids = { 0 };
-    bool ok = prompt_token_ids(&r->loaded->target, &r->loaded->chat, &r->e->prompts.prompt[prompt], NULL, 0, &ids, err);
-    const struct assignment a = {
+    bool ok = prompt_token_ids(r->loaded->target, &r->e->prompts.prompt[prompt], NULL, 0, &ids, err);
+    const struct speclab_request request = {
         .sequence = number,
         .prompt = ids.id,
         .n = longest > 0 && ids.n > (size_t)longest ? longest : (int)ids.n,
-        .limit = limit,
+        .max_tokens = limit,
+        .ignore_end = true,
     };
-    ok = ok && decoder_start(c->decoder, &a, err);
+    ok = ok && speclab_decoder_start(c->decoder, &request, err);
     free(ids.id);
     return ok;
 }
@@ -260,8 +261,8 @@ static bool warm_up(struct runner *r, struct cell_runner *c, int prompt, struct 
 {
     const int64_t number = sequence_number(r->e->prompts.prompt[prompt].number, 0, 0);
     bool ok = start_unrecorded(r, c, prompt, WARM_PROMPT, WARM_TOKENS, number, err);
-    while (ok && decoder_active(c->decoder) > 0)
-        ok = interrupt_check(r->stop, err) && decoder_step(c->decoder, err);
+    while (ok && speclab_decoder_active(c->decoder) > 0)
+        ok = interrupt_check(r->stop, err) && speclab_decoder_step(c->decoder, err);
     c->warm = ok;
     return ok;
 }
@@ -271,18 +272,13 @@ static bool start_turn(struct cell_part *p, struct conversation *t, struct error
     const struct runner *r = p->r;
     struct ids ids = { 0 };
     bool ok = conversation_ids(t, r->loaded, &ids, err);
-    struct assignment a = {
-        .sequence = sequence_number(t->prompt->number, t->turn, p->o->repeat),
-        .prompt = ids.id,
-        .n = (int)ids.n,
-        .limit = r->e->new_tokens,
-        .stops = &r->loaded->ends.stops,
-    };
-    ok = ok && decoder_start(p->c->decoder, &a, err);
+    const int64_t number = sequence_number(t->prompt->number, t->turn, p->o->repeat);
+    const struct speclab_request request = cell_request(r->e, number, &ids);
+    ok = ok && speclab_decoder_start(p->c->decoder, &request, err);
     if (ok) {
-        recorder_begin(p->c->recorder, a.sequence);
-        t->number = a.sequence;
-        t->prompt_tokens = a.n;
+        recorder_begin(p->c->recorder, number);
+        t->number = number;
+        t->prompt_tokens = request.n;
     }
     free(ids.id);
     return ok;
@@ -295,7 +291,7 @@ static bool start_turns(struct cell_part *p, struct error *err)
     for (int i = 0; i < p->o->n; i++) {
         struct conversation *t = &p->conversation[i];
         const bool waits = t->number < 0 && !conversation_is_over(t);
-        if (waits && decoder_has_free_slot(p->c->decoder) && !start_turn(p, t, err))
+        if (waits && speclab_decoder_has_free_slot(p->c->decoder) && !start_turn(p, t, err))
             return false;
         p->over = p->over && !waits && t->number < 0;
     }
@@ -311,7 +307,7 @@ int filler_prompt(const struct paired_run *o, int number)
 // Fillers end only by the limit.
 static bool start_fillers(struct cell_part *p, struct error *err)
 {
-    for (; decoder_has_free_slot(p->c->decoder); p->fillers++)
+    for (; speclab_decoder_has_free_slot(p->c->decoder); p->fillers++)
         if (!start_unrecorded(p->r, p->c, filler_prompt(p->o, p->fillers), 0, p->r->e->new_tokens,
                               filler_number(p->fillers), err))
             return false;
@@ -384,8 +380,8 @@ static bool part_step(struct cell_part *p, struct error *err)
 {
     progress_tick(&p->r->progress, p->label);
     return interrupt_check(p->r->stop, err) && start_turns(p, err) &&
-           (p->over || (start_fillers(p, err) && decoder_step(p->c->decoder, err) && store_finished_turns(p, err) &&
-                        start_turns(p, err)));
+           (p->over || (start_fillers(p, err) && speclab_decoder_step(p->c->decoder, err) &&
+                        store_finished_turns(p, err) && start_turns(p, err)));
 }
 
 // Returns the number of tokens decoded so far, including those of fillers.
@@ -396,7 +392,7 @@ static int64_t part_tokens(const struct cell_part *p)
 
 static void part_close(struct cell_part *p)
 {
-    decoder_drop(p->c->decoder);
+    speclab_decoder_drop(p->c->decoder);
     free(p->label);
 }
 
@@ -410,7 +406,7 @@ static bool ends_cell(struct runner *r, struct cell_runner *c, const struct erro
     char *label = label_of(r, c);
     progress_line(&r->progress, "%s: %s; the cell ends here", label, why->text);
     free(label);
-    decoder_drop(c->decoder); // another cell uses the cache next
+    speclab_decoder_drop(c->decoder); // another cell uses the cache next
     c->failed = true;
     r->failed++;
     return true;
@@ -451,7 +447,7 @@ static bool run_slice(struct cell_part *p, int round, int64_t *tokens, struct er
     do
         ok = part_step(p, err);
     while (ok && !slice_is_over(p, *tokens, before, clock_ns() - began));
-    ok = ok && decoder_pause(p->c->decoder, err);
+    ok = ok && speclab_decoder_pause(p->c->decoder, err);
     if (!ok && ends_cell(p->r, p->c, err))
         ok = p->over = true;
     if (*tokens == 0)

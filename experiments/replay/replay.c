@@ -26,15 +26,15 @@ struct replay {
     const char *path; // path of the database
     uint64_t seed;
     int64_t batch;
-    struct pairing recorded;   // the run's drafter and rule
-    struct pairing pairing;    // pairing with the rule to evaluate, without a drafter
-    bool parts;                // only parts of the drafts are decided about
-    bool continues;            // the part of a draft below a node is the draft from there
-    int limit, context;        // maximum new tokens of a text; maximum tokens with its prompt
-    enum draft_memory memory;  // memory of the drafter
-    bool deviated;             // a step differed from the recorded one
-    struct recorded_rows rows; // rows of the current step
-    struct draft draft;        // the draft that is decided about, in these arrays
+    struct speclab_decoder *recorded; // the run's drafter and rule
+    struct speclab_decoder *decoder;  // decoder with the rule to evaluate, without a drafter
+    bool parts;                       // only parts of the drafts are decided about
+    bool continues;                   // the part of a draft below a node is the draft from there
+    int limit, context;               // maximum new tokens of a text; maximum tokens with its prompt
+    enum draft_memory memory;         // memory of the drafter
+    bool deviated;                    // a step differed from the recorded one
+    struct recorded_rows rows;        // rows of the current step
+    struct draft draft;               // the draft that is decided about, in these arrays
     int32_t token[MAX_NODES], parent[MAX_NODES];
     uint8_t proposal[MAX_NODES];
     int node[MAX_NODES]; // numbers of its nodes in the recorded draft
@@ -119,8 +119,8 @@ static unsigned kinds_of(const struct draft *d)
 
 static bool rule_takes(const struct replay *r, const char *what, struct error *err)
 {
-    const unsigned missing = takes_missing(r->pairing.rule->takes, kinds_of(&r->draft));
-    return missing == 0 || fail(err, "%s: rule %s does not take this draft%s", what, r->pairing.rule->name,
+    const unsigned missing = takes_missing(r->decoder->rule->takes, kinds_of(&r->draft));
+    return missing == 0 || fail(err, "%s: rule %s does not take this draft%s", what, r->decoder->rule->name,
                                 missing & (TAKES_TREES | TAKES_CHAINS) ? ", which branches"
                                 : missing & TAKES_DETERMINISTIC        ? ", whose tokens have no q"
                                                                        : ", whose tokens are sampled");
@@ -132,9 +132,9 @@ static bool rule_takes(const struct replay *r, const char *what, struct error *e
 static double expected_of(struct replay *r)
 {
     double sum = 0;
-    if (r->pairing.rule->end_probabilities == NULL)
+    if (r->decoder->rule->end_probabilities == NULL)
         return NAN;
-    r->pairing.rule->end_probabilities(&r->draft, &r->rows.p.rows, r->pairing.rule_options, r->end);
+    r->decoder->rule->end_probabilities(&r->draft, &r->rows.p.rows, r->decoder->rule_options, r->end);
     for (int v = 1; v < r->draft.n; v++)
         sum += r->end[v] * draft_depth(&r->draft, v);
     return sum;
@@ -155,11 +155,11 @@ static bool decide(struct replay *r, const struct recorded_text *t, const struct
         }
         recorded_rows_point(&r->rows, r->node, r->seed, t->number, d->position + draft_depth(&d->draft, root));
         r->draft.q = &r->rows.q.rows;
-        r->pairing.rule->verify(&r->draft, &r->rows.p.rows, r->pairing.rule_options, &r->rows.source.philox.rng,
-                                &r->decision);
+        r->decoder->rule->verify(&r->draft, &r->rows.p.rows, r->decoder->rule_options, &r->rows.source.philox.rng,
+                                 &r->decision);
         if (r->decision.failed != NULL)
-            ok = fail_plugin(err, "rule %s: %s", r->pairing.rule->name, r->decision.failed);
-        *certain = r->pairing.rule->drafter_invariant ? !r->rows.uncertain : !r->rows.incomplete;
+            ok = fail_plugin(err, "rule %s: %s", r->decoder->rule->name, r->decision.failed);
+        *certain = r->decoder->rule->drafter_invariant ? !r->rows.uncertain : !r->rows.incomplete;
         *expected = expected_of(r);
     }
     free(what);
@@ -325,11 +325,11 @@ static bool replay_texts(struct replay *r, struct store *s, int64_t run, struct 
 // Returns whether a draft limited in depth is recorded wherever a longer one passes through.
 static bool drafts_continue(const struct replay *r)
 {
-    const unsigned makes = drafter_makes(r->recorded.type, r->recorded.drafter_options);
+    const unsigned makes = drafter_makes(r->recorded->type, r->recorded->drafter_options);
     return (makes & CONTINUES) != 0 && (makes & (TAKES_CHAINS | TAKES_TREES)) == 0 && r->memory == DRAFTS_OF_TEXT &&
            r->o->tokens > 0 && r->o->nodes == 0 && r->o->tree == NULL &&
            ((makes & TAKES_SAMPLED) == 0 ||
-            (sampling_is_greedy(&r->recorded.sampling) && (makes & OWN_TEMPERATURE) == 0));
+            (sampling_is_greedy(&r->recorded->sampling) && (makes & OWN_TEMPERATURE) == 0));
 }
 
 static bool read_limit(const struct settings *limits, const char *key, int *to, struct error *err)
@@ -348,8 +348,8 @@ static bool read_limit(const struct settings *limits, const char *key, int *to, 
 // draws depend on nothing else.
 static bool has_same_texts(const struct replay *r)
 {
-    const struct rule *was = r->recorded.rule, *is = r->pairing.rule;
-    return (sampling_is_greedy(&r->recorded.sampling) && was->exact && is->exact) ||
+    const struct rule *was = r->recorded->rule, *is = r->decoder->rule;
+    return (sampling_is_greedy(&r->recorded->sampling) && was->exact && is->exact) ||
            (was == is && is->drafter_invariant);
 }
 
@@ -360,13 +360,14 @@ static bool read_pairings(struct replay *r, const char *settings, struct error *
     const struct settings *cells = settings_get(s, "cells"), *was = settings_get(cells, "rule"),
                           *rule = r->o->rule != NULL ? r->o->rule : was;
     bool ok = s != NULL &&
-              pairing_read(&r->recorded, settings_get(cells, "drafter"), was, settings_get(cells, "sampling"), err) &&
-              pairing_read(&r->pairing, NULL, rule, NULL, err);
+              (r->recorded = decoder_read(settings_get(cells, "drafter"), was, settings_get(cells, "sampling"), err)) !=
+                  NULL &&
+              (r->decoder = decoder_read(NULL, rule, NULL, err)) != NULL;
     if (ok) {
-        struct settings *shown = entry_settings(r->pairing.rule->name, rule, r->pairing.rule->options);
-        r->to->rule = entry_shown(shown, r->pairing.rule->options, NULL);
+        struct settings *shown = entry_settings(r->decoder->rule->name, rule, r->decoder->rule->options);
+        r->to->rule = entry_shown(shown, r->decoder->rule->options, NULL);
         r->same_texts = has_same_texts(r);
-        r->memory = drafter_remembers(r->recorded.type, r->recorded.drafter_options);
+        r->memory = drafter_remembers(r->recorded->type, r->recorded->drafter_options);
         r->continues = drafts_continue(r);
         settings_free(shown);
         ok = read_limit(settings_get(s, "limits"), "new_tokens", &r->limit, err) &&
@@ -410,8 +411,8 @@ bool replay(struct store *s, int64_t run, const struct replay_options *o, struct
     recorded_rows_destroy(&r.rows);
     verification_destroy(&r.decision);
     hash_map_free(&r.incomplete);
-    pairing_close(&r.recorded);
-    pairing_close(&r.pairing);
+    speclab_decoder_destroy(r.recorded);
+    speclab_decoder_destroy(r.decoder);
     return ok;
 }
 

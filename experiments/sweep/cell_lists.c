@@ -66,22 +66,22 @@ static struct entry plugin_entry(const char *kind, const struct settings *given,
 
 static bool read_rule(const struct settings *given, struct entry *to, struct error *err)
 {
-    struct pairing p;
-    if (!pairing_read(&p, NULL, given, NULL, err))
+    struct speclab_decoder *d = decoder_read(NULL, given, NULL, err);
+    if (d == NULL)
         return false;
-    *to = plugin_entry(p.rule->name, given, p.rule->options);
-    pairing_close(&p);
+    *to = plugin_entry(d->rule->name, given, d->rule->options);
+    speclab_decoder_destroy(d);
     return true;
 }
 
 // Reads a drafter alone. The rules with which it is paired are known only when all lists are read.
 static bool read_drafter(const struct settings *given, struct entry *to, struct error *err)
 {
-    struct pairing p;
-    if (!pairing_read_drafter(&p, given, err))
+    struct speclab_decoder *d = decoder_read_drafter(given, err);
+    if (d == NULL)
         return false;
-    *to = plugin_entry(p.type->name, given, p.type->options);
-    pairing_close(&p);
+    *to = plugin_entry(d->type->name, given, d->type->options);
+    speclab_decoder_destroy(d);
     return true;
 }
 
@@ -494,16 +494,16 @@ static bool check_pairings(const struct experiment *e, struct error *err)
 {
     const int pairings = e->rule.n * e->drafter.n;
     for (int k = 0; k < pairings; k++) {
-        struct pairing p;
         int i = k;
         while (i < product_size(e) && !e->has[i])
             i += pairings;
         if (i >= product_size(e))
             continue;
-        if (!pairing_read(&p, e->drafter.entry[k % e->drafter.n].given, e->rule.entry[k / e->drafter.n].given, NULL,
-                          err))
+        struct speclab_decoder *d =
+            decoder_read(e->drafter.entry[k % e->drafter.n].given, e->rule.entry[k / e->drafter.n].given, NULL, err);
+        if (d == NULL)
             return false;
-        pairing_close(&p);
+        speclab_decoder_destroy(d);
     }
     return true;
 }

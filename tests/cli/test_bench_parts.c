@@ -253,7 +253,7 @@ static void a_device_failure_is_reported(void **state)
             struct bench_plan p = small_plan(3, 8);
             p.prompt = 7;
             assert_ok(bench_open(&b, &p, &err), err);
-            struct backend *device = model_backend(b.target.model);
+            struct backend *device = model_backend(b.target->model);
             real_sync = device->sync;
             device->sync = failing_sync;
             syncs_left = waits;
@@ -272,14 +272,14 @@ static void missing_device_memory_is_reported(void **state)
     struct bench b;
     const struct bench_plan p = small_plan(3, 8);
     assert_ok(bench_open(&b, &p, &err), err);
-    struct backend *device = model_backend(b.target.model);
+    struct backend *device = model_backend(b.target->model);
     void *(*alloc)(struct backend *, size_t) = device->alloc;
     device->alloc = no_memory;
     struct bench_model s = { 0 };
     const struct bench_model_plan plan = {
         .rows = 3, .prompt = 7, .n_contexts = 1, .context = p.context, .cache = F32
     };
-    assert_false(bench_model_open(&s, b.target.model, &plan, &err));
+    assert_false(bench_model_open(&s, b.target->model, &plan, &err));
     assert_string_equal(err.text, "cpu: out of memory for the logits of 3 rows");
     device->alloc = alloc;
     bench_close(&b);

@@ -27,11 +27,14 @@ static void open_bench(struct bench *b, const struct bench_plan *plan)
 {
     struct error err = { "" };
     assert_ok(bench_open(b, plan, &err), err);
-    free(b->machine), free(b->started), free(b->target.path), free(b->draft.path);
+    free(b->machine), free(b->started), free(b->target->path);
     b->machine = xstrdup("a machine");
     b->started = xstrdup("2026-01-02T03:04:05Z");
-    b->target.path = xstrdup("target.gguf");
-    b->draft.path = b->draft.model != NULL ? xstrdup("draft.gguf") : NULL;
+    b->target->path = xstrdup("target.gguf");
+    if (b->draft != NULL) {
+        free(b->draft->path);
+        b->draft->path = xstrdup("draft.gguf");
+    }
 }
 
 // ---- a complete bench: two contexts, a draft model, six rounds
@@ -280,8 +283,8 @@ static void work_is_counted_row_by_row(void **state)
                        4.0 * t->layers * t->heads * t->head_dim * (context + row + 1);
             assert_true(bench_flops(&b, 1, n, context) == sum && bench_flops(&b, 3, n, context) == 3 * sum);
             const double cache = 2.0 * t->layers * t->kv_heads * t->head_dim * sizeof(float) * (context + n);
-            assert_true(bench_bytes(&b, 1, n, context) == (double)model_bytes(b.target.model) + cache);
-            assert_true(bench_bytes(&b, 3, n, context) == (double)model_bytes(b.target.model) + 3 * cache);
+            assert_true(bench_bytes(&b, 1, n, context) == (double)model_bytes(b.target->model) + cache);
+            assert_true(bench_bytes(&b, 3, n, context) == (double)model_bytes(b.target->model) + 3 * cache);
         }
     double prompt = 2.0 * t->vocab * t->width;
     for (int row = 0; row < 16; row++)
@@ -315,7 +318,7 @@ static void a_peak_is_of_the_instructions_of_the_device(void **state)
         struct error err = { "" };
         struct bench b = { 0 };
         const struct bench_plan plan = { .model = models.gguf,
-                                         .precision.device = devices[i].device,
+                                         .options.device = devices[i].device,
                                          .threads = 1,
                                          .repeats = 1,
                                          .n_rows = 1,
@@ -378,8 +381,8 @@ static void measurements_are_stored(void **state)
     complete(&b);
     assert_ok(bench_store(&b, st, &err), err);
     char target[HASH_TEXT], draft[HASH_TEXT];
-    hash_write(model_hash(b.target.model), target);
-    hash_write(model_hash(b.draft.model), draft);
+    hash_write(model_hash(b.target->model), target);
+    hash_write(model_hash(b.draft->model), draft);
     assert_string_not_equal(target, draft);
     char *sql =
         xformat("SELECT target = 'target.gguf' AND target_hash = '%s' AND draft = 'draft.gguf' AND draft_hash = '%s'"

@@ -16,7 +16,7 @@
 #include "commands/command_line.h"
 #include "core/names.h"
 #include "commands/text_stream.h"
-#include "engine/transcript.h"
+#include "commands/transcript.h"
 
 static void a_number_is_the_whole_argument_and_in_range(void **state)
 {

@@ -199,10 +199,12 @@ struct given {
 static void make_given(struct given *g)
 {
     struct error err;
-    struct target t = { 0 };
-    struct text_states s = { .target = &t, .taps = { 1, { FINAL_STATE } }, .top_k = 1, .type = F32 };
+    struct text_states s = { .taps = { 1, { FINAL_STATE } }, .top_k = 1, .type = F32 };
     char *model = test_path("target.gguf");
-    assert_ok(target_open(&t, model, &(struct target_options){ .threads = 1 }, &err), err);
+    struct speclab_target *t =
+        speclab_target_open(model, &(struct speclab_target_options){ .chat = "none", .threads = 1 }, &err);
+    assert_ok(t != NULL, err);
+    s.target = t;
     assert_ok(text_states_open(&s, GIVEN_LENGTH, &err), err);
     for (int i = 0; i < GIVEN; i++)
         for (int n = 0; n < GIVEN_LENGTH; n++) {
@@ -214,7 +216,7 @@ static void make_given(struct given *g)
             g->top[i][n] = n > 0 && id[n] == s.top_id[n - 1];
         }
     text_states_close(&s);
-    target_close(&t);
+    speclab_target_close(t);
     free(model);
 }
 

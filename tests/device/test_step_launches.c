@@ -28,18 +28,21 @@ static struct queued fewest(const char *drafter, int slots)
     emulated_processors(66); // with few of them, rows of probabilities are made in several launches
     struct pair *p = pair_open_on(open_emulated, NULL, pair_target, pair_draft, drafter, "{temperature: 0}",
                                   rule_named("rejection"), slots, LENGTH);
-    struct decoder *d = decoder_create(p->verifier, p->drafter, slots, 1, (struct listener){ 0 }, &err);
+    struct speclab_decoder *d = decoder_create(p->verifier, p->drafter, slots, 1, (struct speclab_listener){ 0 }, &err);
     struct queued least = { INT32_MAX, INT32_MAX };
     for (int i = 0; i < slots; i++)
-        assert_ok(decoder_start(d, &(struct assignment){ i, prompt, 9 - i, LONG, NULL, NULL }, &err), err);
-    for (int i = 0; i < STEPS && decoder_active(d) == slots; i++) {
+        assert_ok(decoder_start(
+                      d, &(struct speclab_request){ .sequence = i, .prompt = prompt, .n = 9 - i, .max_tokens = LONG },
+                      NULL, NULL, &err),
+                  err);
+    for (int i = 0; i < STEPS && speclab_decoder_active(d) == slots; i++) {
         const int64_t launches = emulated_launches(), uploads = emulated_uploads();
-        assert_ok(decoder_step(d, &err), err);
+        assert_ok(speclab_decoder_step(d, &err), err);
         const struct queued now = { (int)(emulated_launches() - launches), (int)(emulated_uploads() - uploads) };
         if (now.launches <= least.launches)
             least = now;
     }
-    decoder_destroy(d);
+    speclab_decoder_destroy(d);
     pair_close(p);
     emulated_processors(4);
     return least;

@@ -16,22 +16,22 @@
 
 // ---- scores
 
-static struct target target;
+static struct speclab_target *target;
 
 static int open_target(void **state)
 {
     struct error err;
     if (pair_models_make(state) != 0)
         return -1;
-    assert_ok(target_open(&target, pair_target,
-                          &(struct target_options){ .precision = { .activations = ACTIVATIONS_F32 } }, &err),
-              err);
+    target = speclab_target_open(pair_target, &(struct speclab_target_options){ .activations = "f32", .chat = "none" },
+                                 &err);
+    assert_ok(target != NULL, err);
     return 0;
 }
 
 static int close_target(void **state)
 {
-    target_close(&target);
+    speclab_target_close(target);
     return pair_models_remove(state);
 }
 
@@ -39,34 +39,34 @@ static int close_target(void **state)
 static void plain_row(const int32_t *text, int n, const int *layer, int layers, double *p)
 {
     static const struct taps none;
-    const int vocab = model_shape(target.model)->vocab;
+    const int vocab = model_shape(target->model)->vocab;
     int32_t slot[64] = { 0 }, parent[64], keep[64];
     struct error err;
     struct states states;
-    struct kv_shape shape = model_kv_shape(target.model, 1, 65, 64);
-    shape.type = target.cache;
-    struct kv_cache *cache = kv_create(target.backend, &shape, &err);
+    struct kv_shape shape = model_kv_shape(target->model, 1, 65, 64);
+    shape.type = target->cache;
+    struct kv_cache *cache = kv_create(target->backend, &shape, &err);
     for (int i = 0; i < 64; i++) {
         parent[i] = i - 1;
         keep[i] = i;
     }
     if (n > 0) {
         const struct pass before = { .n = n, .token = text, .slot = slot, .parent = parent };
-        assert_ok(model_forward(target.model, cache, &before, &none, &states, &err), err);
+        assert_ok(model_forward(target->model, cache, &before, &none, &states, &err), err);
         kv_keep(cache, 0, keep, n);
     }
     const struct pass root = { .n = 1, .token = text + n, .slot = slot, .parent = parent };
-    assert_ok(model_forward_some(target.model, cache, &root, layer, layers, &states, &err), err);
-    struct tensor logits = rows_on(target.backend, 1, vocab);
-    model_logits(target.model, logits, states.last);
-    assert_ok(target.backend->sync(target.backend, &err), err);
-    const float *x = target.backend->host(target.backend, logits.data);
+    assert_ok(model_forward_some(target->model, cache, &root, layer, layers, &states, &err), err);
+    struct tensor logits = rows_on(target->backend, 1, vocab);
+    model_logits(target->model, logits, states.last);
+    assert_ok(target->backend->sync(target->backend, &err), err);
+    const float *x = target->backend->host(target->backend, logits.data);
     double sum = 0;
     for (int i = 0; i < vocab; i++)
-        sum += p[i] = i < target.used_vocab ? exp((double)x[i]) : 0;
+        sum += p[i] = i < target->used_vocab ? exp((double)x[i]) : 0;
     for (int i = 0; i < vocab; i++)
         p[i] /= sum;
-    target.backend->release(target.backend, logits.data);
+    target->backend->release(target->backend, logits.data);
     kv_destroy(cache);
 }
 
@@ -85,7 +85,7 @@ static void scores_are_those_of_passes_in_caches_of_their_own(void **unused)
     int64_t offset[TEXTS + 1] = { 0 };
     int32_t id[TEXTS * TOKENS];
     uint8_t mask[TEXTS * TOKENS] = { 0 };
-    const int vocab = model_shape(target.model)->vocab, layers = model_shape(target.model)->layers;
+    const int vocab = model_shape(target->model)->vocab, layers = model_shape(target->model)->layers;
     for (int t = 0; t < TEXTS; t++) {
         offset[t + 1] = offset[t] + lengths[t];
         for (int i = 0; i < lengths[t]; i++) {
@@ -95,7 +95,7 @@ static void scores_are_those_of_passes_in_caches_of_their_own(void **unused)
     }
     const struct texts texts = { .n = TEXTS, .offset = offset, .id = id, .mask = mask };
     struct error err;
-    struct layer_scores *s = layer_scores_open(&target, &texts, 1, POSITIONS, &err); // without the first
+    struct layer_scores *s = layer_scores_open(target, &texts, 1, POSITIONS, &err); // without the first
     assert_non_null(s);
     assert_int_equal(layer_scores_positions(s), 9);
 
@@ -138,7 +138,7 @@ static void scores_are_those_of_passes_in_caches_of_their_own(void **unused)
     int64_t two[] = { 0, 2 };
     struct texts silent = nothing;
     silent.offset = two;
-    assert_null(layer_scores_open(&target, &silent, 0, POSITIONS, &err));
+    assert_null(layer_scores_open(target, &silent, 0, POSITIONS, &err));
     assert_string_equal(err.text, "there are no answers to choose by: expected conversations with loss_mask 1");
 }
 

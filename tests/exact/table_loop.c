@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/settings.h"
-#include "engine/decode.h"
+#include "engine/engine.h"
 #include "experiments/yaml.h"
 #include "sampling/dist.h"
 #include "sampling/outcomes.h"
@@ -57,14 +57,14 @@ static struct {
     int32_t rejected[8 * TABLE_TEXT]; // of PENALTY_FOR_REJECTED
 } penalty_memory;
 
-static void remember_rejected(const struct step *s)
+static void remember_rejected(const struct speclab_step *s)
 {
-    for (int v = 1; v < s->draft->n; v++) {
+    for (int v = 1; v <= s->drafted; v++) {
         bool accepted = false;
-        for (int k = 0; k < s->verification->n; k++)
-            accepted = accepted || s->verification->node[k] == v;
+        for (int k = 0; k < s->decided; k++)
+            accepted = accepted || s->node[k] == v;
         if (!accepted)
-            penalty_memory.rejected[penalty_memory.n++] = s->draft->token[v];
+            penalty_memory.rejected[penalty_memory.n++] = s->draft[v];
     }
 }
 
@@ -162,13 +162,13 @@ static void add_own(const struct own *o, int32_t *token, int n, double probabili
         token[n] = x;
         if (tokens_kept(w, token + o->prompt, new) > 0) {
             stay = tokens_kept(w, token + o->prompt, new);
-            why = STOP_STRING;
+            why = SPECLAB_STOP_STRING;
         } else if (ends(w, x))
-            why = STOP_TOKEN;
+            why = SPECLAB_STOP_TOKEN;
         else if (new == o->limit)
-            why = STOP_LIMIT;
+            why = SPECLAB_STOP_LIMIT;
         else if (n + 1 == w->length)
-            why = STOP_CONTEXT;
+            why = SPECLAB_STOP_CONTEXT;
         if (why >= 0)
             o->mass[text_number(w->vocab, token + o->prompt, stay) * LOOP_REASONS + (uint64_t)why] +=
                 probability * p[x];
@@ -185,7 +185,7 @@ struct examination {
     struct sampling sampling, wrong;
     struct table_drafter *table_drafter;
     struct verifier *verifier;
-    struct decoder *decoder;
+    struct speclab_decoder *decoder;
     struct stops stops;
     enum flaw flaw;
     uint64_t texts[LOOP_SEQUENCES];  // number of combinations of text and stop reason
@@ -195,26 +195,27 @@ struct examination {
     struct loop_result *found;       // counts of texts
 };
 
-static void on_step(void *self, const struct step *s)
+static void on_step(void *self, const struct speclab_step *s)
 {
     struct examination *t = self;
     const struct prompt *p = &t->table_instance->prompt[s->sequence];
-    if (s->position != p->n + t->emitted[s->sequence] - 1 || s->kept > s->verification->n)
+    if (s->position != p->n + t->emitted[s->sequence] - 1 || s->n > s->decided)
         table_model_violation(t->target, "sequence %d: a step at place %d after %d tokens", (int)s->sequence,
                               s->position, t->emitted[s->sequence]);
-    t->emitted[s->sequence] += s->kept;
-    t->cut[s->sequence] = s->verification->n - s->kept;
+    t->emitted[s->sequence] += s->n;
+    t->cut[s->sequence] = s->decided - s->n;
     if (t->flaw == PENALTY_FOR_REJECTED)
         remember_rejected(s);
 }
 
-static void on_text(void *self, const struct ending *e)
+static void on_text(void *self, const struct speclab_end *e)
 {
     struct examination *t = self;
-    enum stop_reason why = t->flaw == END_CHECKED_AT_THE_END_OF_STEPS && e->why == STOP_STRING ? STOP_TOKEN : e->why;
+    enum speclab_stop why =
+        t->flaw == END_CHECKED_AT_THE_END_OF_STEPS && e->why == SPECLAB_STOP_STRING ? SPECLAB_STOP_TOKEN : e->why;
     uint64_t *result = &t->result[e->sequence];
     if (*result != UINT64_MAX || e->n > t->emitted[e->sequence] ||
-        (why != STOP_STRING && e->n != t->emitted[e->sequence]))
+        (why != SPECLAB_STOP_STRING && e->n != t->emitted[e->sequence]))
         table_model_violation(t->target, "sequence %d ends with %d tokens after steps of %d", (int)e->sequence, e->n,
                               t->emitted[e->sequence]);
     t->found->why[why]++;
@@ -264,15 +265,17 @@ static void examination_open(struct examination *t, const struct draft_shape *g,
                                : w->string > 0 ? first_stop
                                                : NULL,
                                (void *)(uintptr_t)w };
-    t->decoder = t->verifier == NULL ? NULL
-                                     : decoder_create(t->verifier, &t->table_drafter->drafter, w->slots, 1,
-                                                      (struct listener){ on_step, on_text, t }, &err);
+    t->decoder = t->verifier == NULL
+                     ? NULL
+                     : decoder_create(t->verifier, &t->table_drafter->drafter, w->slots, 1,
+                                      (struct speclab_listener){ .step = on_step, .end = on_text, .self = t }, &err);
     assert_ok(t->decoder != NULL, err);
 }
 
 static void examination_close(struct examination *t)
 {
-    decoder_destroy(t->decoder);
+    loop_destroy(t->decoder);
+    free(t->decoder);
     verifier_destroy(t->verifier);
     t->table_drafter->drafter.type->destroy(&t->table_drafter->drafter);
     table_model_destroy(t->target);
@@ -290,14 +293,16 @@ static void run_once(struct examination *t)
         t->result[i] = UINT64_MAX;
         t->emitted[i] = 0;
     }
-    while (started < w->sequences || decoder_active(t->decoder) > 0) {
-        for (; started < w->sequences && decoder_has_free_slot(t->decoder); started++) {
+    while (started < w->sequences || speclab_decoder_active(t->decoder) > 0) {
+        for (; started < w->sequences && speclab_decoder_has_free_slot(t->decoder); started++) {
             const struct prompt *p = &w->prompt[started];
             table_model_start(t->target, p->token, p->n);
             assert_true(decoder_start(
-                t->decoder, &(struct assignment){ started, p->token, p->n, p->limit, &t->stops, NULL }, &err));
+                t->decoder,
+                &(struct speclab_request){ .sequence = started, .prompt = p->token, .n = p->n, .max_tokens = p->limit },
+                &t->stops, NULL, &err));
         }
-        assert_true(decoder_step(t->decoder, &err));
+        assert_true(speclab_decoder_step(t->decoder, &err));
     }
     if (walk.sources != w->sequences)
         table_model_violation(t->target, "%d random sources for %d sequences", walk.sources, w->sequences);

@@ -90,7 +90,7 @@ static void verify(const struct draft *d, struct rows *rows, const void *options
     recorder.rule->verify(d, rows, options, recorder.wrong == NOISE_IS_SHARED ? &shared.rng : &to.rng, out);
 }
 
-static void done(void *self, const struct ending *e)
+static void done(void *self, const struct speclab_end *e)
 {
 }
 
@@ -102,17 +102,20 @@ struct order { // of a batch
 static void decode_texts(struct pair *p, struct order o)
 {
     struct error err;
-    struct decoder *d = decoder_create(p->verifier, p->drafter, o.slots, SEED, (struct listener){ .done = done }, &err);
+    struct speclab_decoder *d =
+        decoder_create(p->verifier, p->drafter, o.slots, SEED, (struct speclab_listener){ .end = done }, &err);
     assert_non_null(d);
-    for (int next = 0; next < TEXTS || decoder_active(d) > 0;) {
-        for (; next < TEXTS && decoder_has_free_slot(d); next++) {
+    for (int next = 0; next < TEXTS || speclab_decoder_active(d) > 0;) {
+        for (; next < TEXTS && speclab_decoder_has_free_slot(d); next++) {
             int i = o.backwards ? TEXTS - 1 - next : next;
-            struct assignment a = { i, prompt[i], prompt_length[i], LIMIT, NULL, NULL };
-            assert_ok(decoder_start(d, &a, &err), err);
+            struct speclab_request a = {
+                .sequence = i, .prompt = prompt[i], .n = prompt_length[i], .max_tokens = LIMIT
+            };
+            assert_ok(decoder_start(d, &a, NULL, NULL, &err), err);
         }
-        assert_ok(decoder_step(d, &err), err);
+        assert_ok(speclab_decoder_step(d, &err), err);
     }
-    decoder_destroy(d);
+    speclab_decoder_destroy(d);
 }
 
 // All draws of decoding all texts; audit_free() it.

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "engine/decode.h"
+#include "engine/engine.h"
 #include "tests/support/check.h"
 #include "tests/support/rule_defaults.h"
 #include "tests/exact/table_loop.h"
@@ -114,8 +114,9 @@ static struct loop_result check_law(const struct table_instance *instances, int 
     }
     print_message(
         "texts: %lld ended by a token, %lld by a string, %lld by a limit, %lld by the context; %lld within a step\n",
-        (long long)together.why[STOP_TOKEN], (long long)together.why[STOP_STRING], (long long)together.why[STOP_LIMIT],
-        (long long)together.why[STOP_CONTEXT], (long long)together.within);
+        (long long)together.why[SPECLAB_STOP_TOKEN], (long long)together.why[SPECLAB_STOP_STRING],
+        (long long)together.why[SPECLAB_STOP_LIMIT], (long long)together.why[SPECLAB_STOP_CONTEXT],
+        (long long)together.within);
     return together;
 }
 
@@ -144,7 +145,7 @@ static void a_stop_token_ends_a_text_within_a_draft(void **state)
         { .vocab = 3, .slots = 1, .sequences = 1, .prompt = { { 2, { 1, 2 }, 3 } }, .ends = 2, .end = { 2, 0 } },
     };
     struct loop_result all = CHECK_LAW(instances, LOOP_NODES, 1500);
-    assert_true(all.why[STOP_TOKEN] > 0 && all.why[STOP_LIMIT] > 0 && all.within > 0);
+    assert_true(all.why[SPECLAB_STOP_TOKEN] > 0 && all.why[SPECLAB_STOP_LIMIT] > 0 && all.within > 0);
 }
 
 static void stop_strings_end_a_text_across_steps(void **state)
@@ -169,7 +170,7 @@ static void stop_strings_end_a_text_across_steps(void **state)
           .end = { 2 } },
     };
     struct loop_result all = CHECK_LAW(instances, LOOP_NODES, 1000);
-    assert_true(all.why[STOP_STRING] > 0 && all.within > 0 && all.back > 0);
+    assert_true(all.why[SPECLAB_STOP_STRING] > 0 && all.within > 0 && all.back > 0);
 }
 
 static void limits_and_the_context_cut_a_text_within_a_draft(void **state)
@@ -184,7 +185,7 @@ static void limits_and_the_context_cut_a_text_within_a_draft(void **state)
         { .vocab = 3, .slots = 1, .sequences = 1, .prompt = PROMPT_010(5), .length = 4, .deep = true },
     };
     struct loop_result all = CHECK_LAW(instances, LOOP_NODES, 500);
-    assert_true(all.why[STOP_LIMIT] > 0 && all.why[STOP_CONTEXT] > 0 && all.within > 0);
+    assert_true(all.why[SPECLAB_STOP_LIMIT] > 0 && all.why[SPECLAB_STOP_CONTEXT] > 0 && all.within > 0);
 }
 
 static void penalties_include_the_drafts_own_tokens(void **state)

@@ -28,22 +28,46 @@ static void a_step_is_recorded_as_it_was_verified(void **state)
             out[] = { 10, 40, 50 };
     uint8_t proposal[] = { DETERMINISTIC, SAMPLED, DETERMINISTIC, SAMPLED, SAMPLED_WITHOUT_REPLACEMENT };
     double p[] = { NAN, 0.5, NAN, 0.25, 0.125 }, q[] = { NAN, 0.4, NAN, 0.5, 0.75 };
-    struct draft d = { .n = 5, .capacity = 5, .token = token, .parent = parent, .proposal = proposal };
-    struct verification j = { .n = 3, .token = out, .node = node, .trial_p = p, .trial_q = q };
-    struct step s = { 77, 0, 4, &d, &j, 3, 1, 2, 3, 4, 1, 0 };
+    struct speclab_step s = { .sequence = 77,
+                              .position = 4,
+                              .token = out,
+                              .n = 3,
+                              .drafted = 4,
+                              .accepted = 2,
+                              .depth = 2,
+                              .decided = 3,
+                              .node = node,
+                              .draft = token,
+                              .parent = parent,
+                              .proposal = proposal,
+                              .p = p,
+                              .q = q,
+                              .propose_ns = 1,
+                              .verify_ns = 2,
+                              .advance_ns = 3,
+                              .at_ns = 4,
+                              .batch = 1 };
     struct recorder *r = recorder_create(1, true, 0);
-    struct listener l = recorder_listener(r);
+    struct speclab_listener l = recorder_listener(r);
     struct sequence_row row;
 
     l.step(l.self, &s); // not recorded: a warm-up
     recorder_begin(r, 77);
     l.step(l.self, &s);
-    s.kept = 1;
+    s.n = s.accepted = 1;
     l.step(l.self, &s);
     assert_int_equal(recorder_take(r, &row), -1);
     int32_t all[] = { 10, 40, 50, 10 };
-    struct ending e = { 77, all, 4, STOP_LIMIT, 2, 5, 6, 7 };
-    l.done(l.self, &e);
+    struct speclab_end e = { .sequence = 77,
+                             .token = all,
+                             .n = 4,
+                             .reason = "limit",
+                             .why = SPECLAB_STOP_LIMIT,
+                             .shared = 2,
+                             .prefill_ns = 5,
+                             .decode_ns = 6,
+                             .wall_ns = 7 };
+    l.end(l.self, &e);
     assert_int_equal(recorder_take(r, &row), 77);
     assert_int_equal(recorder_take(r, &(struct sequence_row){ 0 }), -1);
 

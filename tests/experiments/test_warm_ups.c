@@ -23,38 +23,34 @@ static struct {
 } ended;                         // all finished decodes, recorded or not
 
 struct counted { // a listener before the recorder's
-    struct listener to;
+    struct speclab_listener to;
     int cell;
 };
 
-static void pass_step(void *self, const struct step *s)
+static void pass_step(void *self, const struct speclab_step *s)
 {
     struct counted *c = self;
     c->to.step(c->to.self, s);
 }
 
-static void count_end(void *self, const struct ending *e)
+static void count_end(void *self, const struct speclab_end *e)
 {
     struct counted *c = self;
     assert_true(ended.n < MAX_ENDINGS);
     ended.cell[ended.n] = c->cell;
     ended.number[ended.n] = e->sequence;
     ended.tokens[ended.n++] = e->n;
-    c->to.done(c->to.self, e);
+    c->to.end(c->to.self, e);
 }
 
-// Recreates the group's decoders, with a counter before each recorder.
+// Puts a counter before each recorder.
 static void count_endings(struct group *g, const struct experiment *e, struct store *s, struct counted counted[CELLS])
 {
-    struct error err = { "" };
     assert_int_equal(g->n, CELLS);
     for (int i = 0; i < CELLS; i++) {
         struct cell_runner *c = &g->cell_runner[i];
         counted[i] = (struct counted){ recorder_listener(c->recorder), i };
-        decoder_destroy(c->decoder);
-        c->decoder = decoder_create(c->pairing.verifier, c->pairing.drafter, experiment_batch(e, g->batch), e->seed,
-                                    (struct listener){ pass_step, count_end, &counted[i] }, &err);
-        assert_non_null(c->decoder);
+        c->decoder->listener = (struct speclab_listener){ .step = pass_step, .end = count_end, .self = &counted[i] };
         char *sql = xformat("SELECT id FROM run WHERE cell = '%s'", c->identity.hash);
         c->run = query_first_int(s, sql);
         free(sql);

@@ -367,47 +367,49 @@ static void each_number_of_a_model_is_read_from_both_formats(void **unused)
 
 // ---- targets
 
-static int end_ids(const struct target *t, const struct chat_format *chat, int32_t *end)
+// chat_end: the end token of a chat template; NULL: it has none.
+static int end_ids(struct speclab_target *t, const char *chat_end, int32_t *end)
 {
-    struct text_ends e;
-    text_ends_set(&e, t, chat, false, 0, NULL);
-    memcpy(end, e.end, (size_t)e.stops.n * sizeof(*end));
-    return e.stops.n;
+    struct speclab_decoder *d = decoder_read(NULL, NULL, NULL, &err);
+    t->chat = (struct chat_format){ .kind = chat_end != NULL ? CHAT_CHATML : CHAT_NONE, .end = chat_end };
+    assert_ok(decoder_open(d, t, 1, 8, &err), err);
+    const int n = d->n_end;
+    memcpy(end, d->end, (size_t)n * sizeof(*end));
+    speclab_decoder_destroy(d);
+    return n;
 }
 
 // Opens a target and checks the ids of a prompt, of an appended text, and the end tokens. first: the token that begins a text;
 // -1: none.
 static void expect_target(const char *path, int first, const int32_t *ends, int n)
 {
-    static const struct chat_format chat = { .kind = CHAT_CHATML, .end = "<|im_start|>" };
-    struct target t = { 0 };
+    struct speclab_target *t =
+        speclab_target_open(path, &(struct speclab_target_options){ .chat = "none", .threads = 1, .rows = 8 }, &err);
     struct ids ids = { 0 };
     int32_t end[TARGET_ENDS];
-    if (!target_open(&t, path, &(struct target_options){ .threads = 1, .rows = 8 }, &err) ||
-        !target_encode(&t, ENCODE_BOS, "ab", 2, &ids, &err))
+    if (t == NULL || !target_encode(t, ENCODE_BOS, "ab", 2, &ids, &err))
         fail_msg("%s", err.text);
     const int32_t a = SMALL_FIRST_BYTE + 'a', b = SMALL_FIRST_BYTE + 'b';
     const int begins = first >= 0;
     assert_int_equal(ids.n, 2 + begins);
     assert_true(!begins || ids.id[0] == first);
     assert_true(ids.id[begins] == a && ids.id[begins + 1] == b);
-    assert_true(target_encode(&t, 0, "a", 1, &ids, &err)); // an appended text has no bos
+    assert_true(target_encode(t, 0, "a", 1, &ids, &err)); // an appended text has no bos
     assert_true(ids.n == (size_t)(3 + begins) && ids.id[ids.n - 1] == a);
-    assert_int_equal(end_ids(&t, NULL, end), n);
+    assert_int_equal(end_ids(t, NULL, end), n);
     assert_memory_equal(end, ends, (size_t)n * sizeof(*end));
-    assert_int_equal(end_ids(&t, &chat, end), n + 1); // the chat format's, which the checkpoint does not name
+    assert_int_equal(end_ids(t, "<|im_start|>", end), n + 1); // the chat format's, which the checkpoint does not name
     assert_int_equal(end[n], SMALL_IM_START);
     for (int i = 0; i < n; i++) { // one that the checkpoint names, too, is not added again
         size_t bytes;
-        const char *name = tokenizer_token(t.tokenizer, ends[i], &bytes);
+        const char *name = tokenizer_token(t->tokenizer, ends[i], &bytes);
         char *known = xstrndup(name, bytes);
-        const struct chat_format again = { .kind = CHAT_CHATML, .end = known };
-        assert_int_equal(end_ids(&t, &again, end), n);
+        assert_int_equal(end_ids(t, known, end), n);
         assert_memory_equal(end, ends, (size_t)n * sizeof(*end));
         free(known);
     }
     free(ids.id);
-    target_close(&t);
+    speclab_target_close(t);
 }
 
 static void a_target_begins_and_ends_texts_as_its_checkpoint_says(void **unused)

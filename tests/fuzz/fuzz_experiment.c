@@ -233,14 +233,13 @@ static void use_words(const uint8_t *at, size_t n)
     struct error err = { "" };
     char *line = xstrndup(n > 0 ? (const char *)at : "", end != NULL ? (size_t)(end - at) : n);
     struct settings *s = settings_inline(line, "--drafter", &err);
-    struct pairing p = { 0 };
     insist(s != NULL || *err.text != '\0');
     use_tree(line);
-    if (s != NULL && pairing_read(&p, s, NULL, NULL, &err)) {
-        if (utf8_valid(line, strlen(line)) == strlen(line)) // the command line may contain bytes that YAML cannot
-            check_settings(s);
-        pairing_close(&p);
-    }
+    struct speclab_decoder *d = s != NULL ? decoder_read(s, NULL, NULL, &err) : NULL;
+    if (d != NULL &&
+        utf8_valid(line, strlen(line)) == strlen(line)) // the command line may contain bytes that YAML cannot
+        check_settings(s);
+    speclab_decoder_destroy(d);
     settings_free(s);
     free(line);
 }

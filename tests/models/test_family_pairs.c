@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "engine/speclab.h"

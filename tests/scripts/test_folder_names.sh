@@ -37,7 +37,7 @@ for c in carried:
     found = bytes(int(h, 16) for h in re.findall(r"0x(..)", c.read_text()))
     files = [f for folder in ("results", "models", "commands") for f in (here / folder).rglob(c.name[:-2])]
     assert len(files) == 1 and files[0].read_bytes() == found, c
-assert '#define SPECLAB_VERSION "' in (here / "build/revision/revision.h").read_text()
+assert '#define SPECLAB_RELEASE "' in (here / "build/revision/revision.h").read_text()
 PYTHON
 
 # All that is installed was built with the program, as by `./run demo`; the names of folders are no hindrance here.

@@ -18,40 +18,39 @@ static uint64_t hashed(uint64_t hash, const void *data, size_t bytes)
     return hash;
 }
 
-static uint64_t hash_of_step(uint64_t hash, const struct step *s)
+static uint64_t hash_of_step(uint64_t hash, const struct speclab_step *s)
 {
-    const struct draft *d = s->draft;
-    const size_t nodes = (size_t)d->n, advanced = (size_t)s->verification->n;
-    const int all[] = { s->position, d->n, s->verification->n, s->kept, s->verification->empty };
+    const size_t nodes = (size_t)s->drafted + 1, advanced = (size_t)s->decided;
+    const int all[] = { s->position, (int)nodes, s->decided, s->n, s->empty };
     hash = hashed(hash, all, sizeof(all));
-    hash = hashed(hash, d->token, nodes * sizeof(*d->token));
-    hash = hashed(hash, d->parent, nodes * sizeof(*d->parent));
-    hash = hashed(hash, d->proposal, nodes);
-    hash = hashed(hash, s->verification->token, advanced * sizeof(*s->verification->token));
-    hash = hashed(hash, s->verification->node, advanced * sizeof(*s->verification->node));
-    for (int node = 0; node < d->n; node++)
-        if (!isnan(s->verification->trial_p[node])) { // a NaN has several bit patterns
-            hash = hashed(hash, &s->verification->trial_p[node], sizeof(double));
-            hash = hashed(hash, &s->verification->trial_q[node], sizeof(double));
+    hash = hashed(hash, s->draft, nodes * sizeof(*s->draft));
+    hash = hashed(hash, s->parent, nodes * sizeof(*s->parent));
+    hash = hashed(hash, s->proposal, nodes);
+    hash = hashed(hash, s->token, advanced * sizeof(*s->token));
+    hash = hashed(hash, s->node, advanced * sizeof(*s->node));
+    for (int node = 0; node <= s->drafted; node++)
+        if (!isnan(s->p[node])) { // a NaN has several bit patterns
+            hash = hashed(hash, &s->p[node], sizeof(double));
+            hash = hashed(hash, &s->q[node], sizeof(double));
         }
     return hash;
 }
 
-static void on_step(void *self, const struct step *s)
+static void on_step(void *self, const struct speclab_step *s)
 {
     struct decode_result *to = self;
     const struct decode_setup *of = to->setup;
     int n = s->position + 1, left = of->limit - (n - of->prompts->length[s->sequence]), space = of->length - n;
-    assert_true(draft_max_depth(s->draft) < (left < space ? left : space)); // the text ends before deeper tokens
+    assert_true(s->depth < (left < space ? left : space)); // the text ends before deeper tokens
     to->steps++;
     to->step_hash[s->sequence] = hash_of_step(to->step_hash[s->sequence], s);
-    to->drafted += s->draft->n - 1;
-    to->accepted += s->verification->n - 1;
-    to->kept += s->kept;
-    assert_true(s->kept >= 0 && s->kept <= s->verification->n && s->batch >= 1);
+    to->drafted += s->drafted;
+    to->accepted += s->decided - 1;
+    to->kept += s->n;
+    assert_true(s->n >= 0 && s->n <= s->decided && s->batch >= 1);
 }
 
-static void on_done(void *self, const struct ending *e)
+static void on_done(void *self, const struct speclab_end *e)
 {
     struct decode_result *to = self;
     to->n[e->sequence] = e->n;
@@ -69,18 +68,21 @@ struct decode_result *decode_prompts(const struct decode_setup *s)
     const struct prompt_set *g = s->prompts;
     struct pair *p = pair_open_on(s->device, s->draft_device, s->target, s->draft, s->drafter, s->sampling,
                                   rule_named(s->rule), s->slots, s->length);
-    struct decoder *d =
-        decoder_create(p->verifier, p->drafter, s->slots, 21, (struct listener){ on_step, on_done, to }, &err);
+    struct speclab_decoder *d =
+        decoder_create(p->verifier, p->drafter, s->slots, 21,
+                       (struct speclab_listener){ .step = on_step, .end = on_done, .self = to }, &err);
     assert_non_null(d);
-    for (int next = 0; next < g->n || decoder_active(d) > 0;) {
-        while (next < g->n && decoder_has_free_slot(d)) {
-            struct assignment a = { next, g->token[next], g->length[next], s->limit, s->stops, NULL };
-            assert_ok(decoder_start(d, &a, &err), err);
+    for (int next = 0; next < g->n || speclab_decoder_active(d) > 0;) {
+        while (next < g->n && speclab_decoder_has_free_slot(d)) {
+            struct speclab_request a = {
+                .sequence = next, .prompt = g->token[next], .n = g->length[next], .max_tokens = s->limit
+            };
+            assert_ok(decoder_start(d, &a, s->stops, NULL, &err), err);
             next++;
         }
-        assert_ok(decoder_step(d, &err), err);
+        assert_ok(speclab_decoder_step(d, &err), err);
     }
-    decoder_destroy(d);
+    speclab_decoder_destroy(d);
     pair_close(p);
     return to;
 }

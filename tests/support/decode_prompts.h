@@ -1,7 +1,7 @@
 // decode_prompts.h - decodes a set of prompts with one target, drafter, rule and number of slots.
 #pragma once
 #include <stdint.h>
-#include "engine/decode.h"
+#include "engine/engine.h"
 #include "tests/support/pairings.h"
 
 enum { DECODED_LENGTH = 640, DECODED_PROMPTS = 144 };
@@ -26,7 +26,7 @@ struct decode_result {                // of each prompt
     const struct decode_setup *setup; // borrowed while decoding
     int n[DECODED_PROMPTS];
     int32_t token[DECODED_PROMPTS][DECODED_LENGTH];
-    enum stop_reason why[DECODED_PROMPTS];
+    enum speclab_stop why[DECODED_PROMPTS];
     int steps, accepted, drafted, kept;
     uint64_t step_hash[DECODED_PROMPTS]; // FNV-1a of every draft, decision and trial, in order
     int64_t decode_ns;

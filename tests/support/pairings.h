@@ -2,7 +2,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "engine/decode.h"
+#include "engine/engine.h"
 #include "drafters/drafter.h"
 #include "sampling/sampling.h"
 #include "verifier/verifier.h"

@@ -93,7 +93,7 @@ static void on_verified(void *self, const struct verified *j)
     now += OBSERVING;
 }
 
-static void on_step(void *self, const struct step *s)
+static void on_step(void *self, const struct speclab_step *s)
 {
     struct observed *h = self;
     const bool last = s->position == PROMPT + LIMIT - 2;
@@ -105,7 +105,7 @@ static void on_step(void *self, const struct step *s)
     now += REPORTING;
 }
 
-static void on_end(void *self, const struct ending *e)
+static void on_end(void *self, const struct speclab_end *e)
 {
     struct observed *h = self;
     h->ends++;
@@ -135,13 +135,16 @@ static struct observed decode(bool scored, bool verified)
     struct verifier_setup with = *verifier_setup(p->verifier);
     with.observer = (struct step_observer){ scored ? on_scored : NULL, verified ? on_verified : NULL, &o };
     struct verifier *v = verifier_create(&with, &err);
-    struct decoder *d = decoder_create(v, p->drafter, 1, 1, (struct listener){ on_step, on_end, &o }, &err);
-    assert_true(decoder_start(d, &(struct assignment){ 0, prompt, PROMPT, LIMIT, &stops, NULL }, &err));
+    struct speclab_decoder *d = decoder_create(
+        v, p->drafter, 1, 1, (struct speclab_listener){ .step = on_step, .end = on_end, .self = &o }, &err);
+    assert_true(
+        decoder_start(d, &(struct speclab_request){ .sequence = 0, .prompt = prompt, .n = PROMPT, .max_tokens = LIMIT },
+                      &stops, NULL, &err));
     const int64_t began = now;
-    while (decoder_active(d) > 0)
-        assert_true(decoder_step(d, &err));
+    while (speclab_decoder_active(d) > 0)
+        assert_true(speclab_decoder_step(d, &err));
     assert_int_equal(now - began, o.decode_ns + LIMIT * REPORTING + (int64_t)(o.scored + o.verified) * OBSERVING);
-    decoder_destroy(d);
+    speclab_decoder_destroy(d);
     verifier_destroy(v);
     pair_close(p);
     assert_int_equal(o.steps, LIMIT);

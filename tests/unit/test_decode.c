@@ -114,8 +114,11 @@ static void at_the_last_position_of_the_context_the_limit_is_the_reason(void **u
     static struct prompt_set one = { .n = 1, .length = { 12 } };
     static const struct {
         int limit, n;
-        enum stop_reason why;
-    } cases[] = { { 7, 7, STOP_LIMIT }, { 8, 8, STOP_LIMIT }, { 9, 8, STOP_CONTEXT }, { 100, 8, STOP_CONTEXT } };
+        enum speclab_stop why;
+    } cases[] = { { 7, 7, SPECLAB_STOP_LIMIT },
+                  { 8, 8, SPECLAB_STOP_LIMIT },
+                  { 9, 8, SPECLAB_STOP_CONTEXT },
+                  { 100, 8, SPECLAB_STOP_CONTEXT } };
     static const char *const drafters[] = { "none", "ngram", "small:model=%s,tokens=6,pick=greedy",
                                             "small:model=%s,widths=[3,2,1]" };
     for (int k = 0; k < 12; k++)
@@ -132,7 +135,7 @@ static void at_the_last_position_of_the_context_the_limit_is_the_reason(void **u
             const struct stops last = { .n = 1, .token = &full->token[0][cases[i].n - 1] };
             s.stops = &last;
             struct decode_result *ended = decode_prompts(&s);
-            assert_int_equal(ended->why[0], STOP_TOKEN);
+            assert_int_equal(ended->why[0], SPECLAB_STOP_TOKEN);
             free(full);
             free(ended);
         }
@@ -152,7 +155,7 @@ static void end_of_text_tokens_end_a_text(void **unused)
         for (; n < plain->n[i] && which < 0; n++)
             which = plain->token[i][n] == ends[0] ? 0 : plain->token[i][n] == ends[1] ? 1 : -1;
         assert_int_equal(ended->n[i], n);
-        assert_int_equal(ended->why[i], which >= 0 ? STOP_TOKEN : plain->why[i]);
+        assert_int_equal(ended->why[i], which >= 0 ? SPECLAB_STOP_TOKEN : plain->why[i]);
         assert_memory_equal(ended->token[i], plain->token[i], (size_t)n * sizeof(int32_t));
         if (which >= 0)
             by[which]++;
@@ -187,7 +190,7 @@ static void stop_strings_cut_the_text_where_they_begin(void **unused)
         while (n < free_one->n[i] && (free_one->token[i][n - 1] + free_one->token[i][n]) % 23 != 0)
             n++;
         assert_int_equal(plain->n[i], n);
-        assert_int_equal(plain->why[i], n < free_one->n[i] ? STOP_STRING : free_one->why[i]);
+        assert_int_equal(plain->why[i], n < free_one->n[i] ? SPECLAB_STOP_STRING : free_one->why[i]);
         assert_memory_equal(plain->token[i], free_one->token[i], (size_t)n * sizeof(int32_t));
         stopped += n < free_one->n[i];
     }
@@ -302,15 +305,15 @@ struct counts {
     int steps, done;
 };
 
-static void expect_all_accepted(void *self, const struct step *s)
+static void expect_all_accepted(void *self, const struct speclab_step *s)
 {
     ((struct counts *)self)->steps++;
-    if (s->verification->n != s->draft->n)
+    if (s->decided != s->drafted + 1)
         fail_msg("sequence %d, position %d: %d of %d draft tokens accepted", (int)s->sequence, s->position,
-                 s->verification->n - 1, s->draft->n - 1);
+                 s->decided - 1, s->drafted);
 }
 
-static void count_ending(void *self, const struct ending *e)
+static void count_ending(void *self, const struct speclab_end *e)
 {
     ((struct counts *)self)->done++;
     assert_int_equal(e->n, 8);
@@ -324,18 +327,21 @@ static void the_maximum_number_of_slots_is_drafted_for(void **unused)
     struct counts counts = { 0 };
     struct pair *p = pair_open(pair_target, pair_target, "small:model=%s,tokens=1", "{temperature: 0}",
                                rule_named("rejection"), MAX_SLOTS, 32);
-    struct decoder *d = decoder_create(p->verifier, p->drafter, MAX_SLOTS, 0,
-                                       (struct listener){ expect_all_accepted, count_ending, &counts }, &err);
+    struct speclab_decoder *d = decoder_create(
+        p->verifier, p->drafter, MAX_SLOTS, 0,
+        (struct speclab_listener){ .step = expect_all_accepted, .end = count_ending, .self = &counts }, &err);
     for (int i = 0; i < MAX_SLOTS; i++) {
         int32_t token[] = { i, 7 * i % 270, 3 };
-        assert_true(decoder_start(d, &(struct assignment){ i, token, 1 + i % 3, 8, NULL, NULL }, &err));
+        assert_true(decoder_start(
+            d, &(struct speclab_request){ .sequence = i, .prompt = token, .n = 1 + i % 3, .max_tokens = 8 }, NULL, NULL,
+            &err));
     }
-    assert_false(decoder_has_free_slot(d));
-    while (decoder_active(d) > 0)
-        assert_true(decoder_step(d, &err));
+    assert_false(speclab_decoder_has_free_slot(d));
+    while (speclab_decoder_active(d) > 0)
+        assert_true(speclab_decoder_step(d, &err));
     assert_int_equal(counts.done, MAX_SLOTS);
     assert_int_equal(counts.steps, 4 * MAX_SLOTS);
-    decoder_destroy(d);
+    speclab_decoder_destroy(d);
     pair_close(p);
 }
 
@@ -399,7 +405,7 @@ static void the_features_of_an_advance_are_the_states_that_predicted_its_tokens(
     pair_close(p);
 }
 
-static void ignore_ending(void *self, const struct ending *e)
+static void ignore_ending(void *self, const struct speclab_end *e)
 {
 }
 
@@ -407,13 +413,16 @@ static void a_prompt_that_fills_the_context_is_refused(void **unused)
 {
     struct error err;
     struct pair *p = pair_open(pair_target, pair_draft, "none", "{temperature: 0}", rule_named("rejection"), 1, 16);
-    struct decoder *d = decoder_create(p->verifier, p->drafter, 1, 0, (struct listener){ .done = ignore_ending }, &err);
+    struct speclab_decoder *d =
+        decoder_create(p->verifier, p->drafter, 1, 0, (struct speclab_listener){ .end = ignore_ending }, &err);
     int32_t token[16] = { 0 };
-    assert_false(decoder_start(d, &(struct assignment){ 0, token, 16, 4, NULL, NULL }, &err));
+    assert_false(decoder_start(d, &(struct speclab_request){ .sequence = 0, .prompt = token, .n = 16, .max_tokens = 4 },
+                               NULL, NULL, &err));
     assert_non_null(strstr(err.text, "16 tokens"));
-    assert_true(decoder_has_free_slot(d));
-    assert_true(decoder_start(d, &(struct assignment){ 0, token, 15, 4, NULL, NULL }, &err));
-    decoder_destroy(d);
+    assert_true(speclab_decoder_has_free_slot(d));
+    assert_true(decoder_start(d, &(struct speclab_request){ .sequence = 0, .prompt = token, .n = 15, .max_tokens = 4 },
+                              NULL, NULL, &err));
+    speclab_decoder_destroy(d);
     pair_close(p);
 }
 

@@ -25,7 +25,7 @@ enum { TEXTS = 12, LENGTH = 400, TOP = 8, ROWS = 96 };
 
 static struct {
     const struct drafter_type *type;
-    struct target *target;
+    struct speclab_target *target;
     int n, width;  // states so far
     float *states; // (LENGTH, width) state i predicted token i + 1
 } received;
@@ -45,7 +45,7 @@ struct decoded {
     int n;
 };
 
-static void ended(void *self, const struct ending *e)
+static void ended(void *self, const struct speclab_end *e)
 {
     struct decoded *to = self;
     memcpy(to->token + to->n, e->token, (size_t)e->n * sizeof(*e->token));
@@ -81,40 +81,43 @@ static int clean_up(void **state)
     return 0;
 }
 
-static struct target open_target(void)
+static struct speclab_target *open_target(void)
 {
     struct error err;
-    struct target t = { 0 };
-    assert_ok(target_open(&t, model_file, &(struct target_options){ .threads = 2 }, &err), err);
-    assert_int_equal(model_activations(t.model), ACTIVATIONS_INT8);
+    struct speclab_target *t =
+        speclab_target_open(model_file, &(struct speclab_target_options){ .chat = "none", .threads = 2 }, &err);
+    assert_ok(t != NULL, err);
+    assert_int_equal(model_activations(t->model), ACTIVATIONS_INT8);
     return t;
 }
 
 // Decodes a text of `prompt` + `more` tokens with the drafter and records what it receives.
-static void decode(struct pairing *p, int number, int prompt, int more, struct decoded *to)
+static void decode(struct speclab_decoder *d, int number, int prompt, int more, struct decoded *to)
 {
     struct error err;
     to->n = prompt;
     for (int i = 0; i < prompt; i++)
         to->token[i] = (7 * i * i + 31 * number + 3) % 250;
     received.n = 0;
-    struct decoder *d = decoder_create(p->verifier, p->drafter, 1, 5, (struct listener){ NULL, ended, to }, &err);
-    assert_ok(d != NULL, err);
-    const struct assignment a = { .sequence = number, .prompt = to->token, .n = prompt, .limit = more };
-    assert_ok(decoder_start(d, &a, &err), err);
-    while (decoder_active(d) > 0)
-        assert_ok(decoder_step(d, &err), err);
-    decoder_destroy(d);
+    d->listener = (struct speclab_listener){ .end = ended, .self = to };
+    const struct speclab_request r = {
+        .sequence = number, .prompt = to->token, .n = prompt, .max_tokens = more, .ignore_end = true
+    };
+    assert_ok(speclab_decoder_start(d, &r, &err), err);
+    while (speclab_decoder_active(d) > 0)
+        assert_ok(speclab_decoder_step(d, &err), err);
     assert_int_equal(to->n, prompt + more);
 }
 
-static void open_pairing(struct pairing *p, struct target *t, int kind, struct drafter_type *recorder)
+static struct speclab_decoder *open_decoder(struct speclab_target *t, int kind, struct drafter_type *recorder)
 {
     struct error err;
     char *line = xformat("%s:weights=%s%s", kinds[kind], heads[kind], kind == 2 ? "" : ",tokens=3");
     struct settings *drafter = settings_inline(line, "drafter", &err);
-    assert_ok(drafter != NULL && pairing_read(p, drafter, NULL, NULL, &err) && pairing_open(p, t, 1, LENGTH, &err),
-              err);
+    struct speclab_decoder *p = drafter != NULL ? decoder_read(drafter, NULL, NULL, &err) : NULL;
+    assert_ok(p != NULL, err);
+    p->seed = 5;
+    assert_ok(decoder_open(p, t, 1, LENGTH, &err), err);
     received.type = p->drafter->type;
     received.target = t;
     received.width = p->drafter->taps.n * model_shape(t->model)->width;
@@ -123,6 +126,7 @@ static void open_pairing(struct pairing *p, struct target *t, int kind, struct d
     p->drafter->type = recorder;
     settings_free(drafter);
     free(line);
+    return p;
 }
 
 static uint16_t plain_bf16(float x) // to nearest: the candidate that is closer, ties to even
@@ -140,18 +144,17 @@ static uint16_t plain_bf16(float x) // to nearest: the candidate that is closer,
 static void check_kind(int kind)
 {
     struct error err;
-    struct target t = open_target();
-    struct pairing p = { 0 };
+    struct speclab_target *t = open_target();
     struct drafter_type recorder;
     static struct decoded decoded[TEXTS];
     static float *expected[TEXTS];
-    open_pairing(&p, &t, kind, &recorder);
+    struct speclab_decoder *p = open_decoder(t, kind, &recorder);
     struct texts texts = { .n = TEXTS };
     texts.offset = xcalloc(TEXTS + 1, sizeof(*texts.offset));
     texts.id = xcalloc(TEXTS * LENGTH, sizeof(*texts.id));
     for (int i = 0; i < TEXTS; i++) { // short ones, several of which fit into a pass, and some longer than passes
         received.states = expected[i] = xcalloc((size_t)(LENGTH * received.width), sizeof(float));
-        decode(&p, i, i % 3 == 2 ? 150 + 17 * i : 2 + i, 3 + i, &decoded[i]);
+        decode(p, i, i % 3 == 2 ? 150 + 17 * i : 2 + i, 3 + i, &decoded[i]);
         // All but the tokens of the last step, four at most, and the token before them.
         assert_true(received.n >= decoded[i].n - 5);
         texts.offset[i + 1] = texts.offset[i] + decoded[i].n;
@@ -159,7 +162,7 @@ static void check_kind(int kind)
         decoded[i].n = received.n < decoded[i].n - 1 ? received.n : decoded[i].n - 1;
     }
     for (int type = 0; type < 2; type++) {
-        struct text_states s = { .target = &t, .taps = p.drafter->taps, .top_k = TOP, .type = type == 0 ? F32 : BF16 };
+        struct text_states s = { .target = t, .taps = p->drafter->taps, .top_k = TOP, .type = type == 0 ? F32 : BF16 };
         assert_ok(text_states_open(&s, ROWS, &err) && text_states_compute(&s, &texts, NULL, &err), err);
         for (int i = 0; i < TEXTS; i++) {
             const int64_t from = texts.offset[i] * received.width, n = (int64_t)decoded[i].n * received.width;
@@ -173,8 +176,8 @@ static void check_kind(int kind)
     for (int i = 0; i < TEXTS; i++)
         free(expected[i]);
     texts_free(&texts);
-    pairing_close(&p);
-    target_close(&t);
+    speclab_decoder_destroy(p);
+    speclab_target_close(t);
 }
 
 static void an_eagle3_head_reads_the_features(void **state)
@@ -197,12 +200,12 @@ static void medusa_heads_read_the_features(void **state)
 static void target_rows_are_those_of_its_operations(void **state)
 {
     struct error err;
-    struct target t = open_target();
-    struct backend *b = t.backend;
-    const struct model_shape *s = model_shape(t.model);
+    struct speclab_target *t = open_target();
+    struct backend *b = t->backend;
+    const struct model_shape *s = model_shape(t->model);
     char *path = test_path("target.safetensors");
     struct target_file f;
-    assert_ok(target_file_begin(&f, &t, false, &err) &&
+    assert_ok(target_file_begin(&f, t, false, &err) &&
                   safetensors_write(path, f.tensor, f.n, NULL, target_file_put, &f, &err),
               err);
     target_file_end(&f);
@@ -214,7 +217,7 @@ static void target_rows_are_those_of_its_operations(void **state)
     struct tensor row = rows_on(b, 1, s->width), state_row = rows_on(b, s->width, s->width), logits;
     logits = rows_on(b, s->width, s->vocab);
     for (int32_t id = 0; id < s->vocab; id++) {
-        b->take(b, row, model_embedding(t.model), &id);
+        b->take(b, row, model_embedding(t->model), &id);
         assert_memory_equal((const float *)list.at[0].data + (int64_t)id * s->width, row.data, tensor_bytes(row));
     }
     // A product with the rows of the unit matrix gives the columns of the head, but for the rounding of activations.
@@ -222,21 +225,21 @@ static void target_rows_are_those_of_its_operations(void **state)
     for (int i = 0; i < s->width; i++)
         for (int k = 0; k < s->width; k++)
             unit[i * s->width + k] = i == k;
-    model_logits(t.model, logits, state_row);
+    model_logits(t->model, logits, state_row);
     for (int i = 0; i < s->width; i++)
         for (int k = 0; k < s->vocab; k++) {
             const float head = ((const float *)list.at[1].data)[(int64_t)k * s->width + i];
             assert_float_equal(((const float *)logits.data)[(int64_t)i * s->vocab + k], head,
                                1e-5 * fabsf(head) + 1e-9);
         }
-    assert_memory_equal(list.at[2].data, model_norm(t.model).data, (size_t)s->width * sizeof(float));
+    assert_memory_equal(list.at[2].data, model_norm(t->model).data, (size_t)s->width * sizeof(float));
     b->release(b, row.data);
     b->release(b, state_row.data);
     b->release(b, logits.data);
     tensor_list_free(&list);
     file_unmap(&file);
     free(path);
-    target_close(&t);
+    speclab_target_close(t);
 }
 
 int main(void)

@@ -242,12 +242,10 @@ static void it_makes_the_kinds_of_drafts_of_all_parts(void **unused)
 static struct error refusal(const char *drafter, const char *rule)
 {
     struct error err = { "" };
-    struct pairing p;
     char *text = xformat("drafter:\n  %s\n", drafter);
     struct settings *s = yaml_parse(text, strlen(text), "a.yaml", &err), *r = settings_inline(rule, "--rule", &err);
     assert_true(s != NULL && r != NULL);
-    if (pairing_read(&p, settings_get(s, "drafter"), r, NULL, &err))
-        pairing_close(&p);
+    speclab_decoder_destroy(decoder_read(settings_get(s, "drafter"), r, NULL, &err));
     settings_free(s);
     settings_free(r);
     free(text);

@@ -65,7 +65,7 @@ static struct texts decode_on(struct speclab_target *one, struct speclab_decoder
 {
     struct texts t = { .accepted = 0 };
     struct speclab_error error;
-    o.listener = (struct speclab_listener){ on_step, on_end, &t };
+    o.listener = (struct speclab_listener){ .step = on_step, .end = on_end, .self = &t };
     struct speclab_decoder *d = speclab_decoder_create(one, &o, &error);
     assert_ok(d != NULL, error);
     for (int next = 0; next < SEQUENCES || speclab_decoder_active(d) > 0;) {

@@ -118,19 +118,19 @@ struct heard {
     int64_t decode_ns[2]; // per sequence, from the times of its steps
 };
 
-static void log_step(void *self, const struct step *s)
+static void log_step(void *self, const struct speclab_step *s)
 {
     struct heard *h = self;
     const bool last = s->position == PROMPT + LIMIT - 2;
     log_call((char)('0' + h->steps++), LISTENING);
-    assert_int_equal(s->verification->empty, EMPTY);
+    assert_int_equal(s->empty, EMPTY);
     assert_int_equal(s->propose_ns, PROPOSING);
     assert_int_equal(s->verify_ns, PASS + s->batch * DECIDING);
     assert_int_equal(s->advance_ns, s->batch * APPENDING + (last ? 0 : ADVANCING));
     h->decode_ns[s->sequence] += (s->propose_ns + s->verify_ns + s->advance_ns) / s->batch;
 }
 
-static void log_end(void *self, const struct ending *e)
+static void log_end(void *self, const struct speclab_end *e)
 {
     struct heard *h = self;
     h->ends++;
@@ -149,13 +149,16 @@ static void expect_order(bool queues, int sequences, const char *order)
     struct heard heard = { 0 };
     struct error err;
     struct pair *p = open_logging(queues, &type);
-    struct decoder *d =
-        decoder_create(p->verifier, p->drafter, 2, 1, (struct listener){ log_step, log_end, &heard }, &err);
+    struct speclab_decoder *d =
+        decoder_create(p->verifier, p->drafter, 2, 1,
+                       (struct speclab_listener){ .step = log_step, .end = log_end, .self = &heard }, &err);
     for (int i = 0; i < sequences; i++)
-        assert_true(decoder_start(d, &(struct assignment){ i, prompt, PROMPT, LIMIT, &stops, NULL }, &err));
+        assert_true(decoder_start(
+            d, &(struct speclab_request){ .sequence = i, .prompt = prompt, .n = PROMPT, .max_tokens = LIMIT }, &stops,
+            NULL, &err));
     log_call(' ', LISTENING);
-    while (decoder_active(d) > 0) {
-        assert_true(decoder_step(d, &err));
+    while (speclab_decoder_active(d) > 0) {
+        assert_true(speclab_decoder_step(d, &err));
         log_call(' ', LISTENING); // time of the caller between steps
     }
     text_puts(&logging.log, "");
@@ -163,7 +166,7 @@ static void expect_order(bool queues, int sequences, const char *order)
     assert_int_equal(heard.ends, sequences);
     free(logging.log.s);
     logging.log = (struct text){ 0 };
-    decoder_destroy(d);
+    speclab_decoder_destroy(d);
     pair_close(p);
 }
 
@@ -207,19 +210,24 @@ static void on_verified(void *self, const struct verified *j)
     describe_step(&((struct reports *)self)->verified[r->slot], r->n - 1, r->draft, j->verification);
 }
 
-static void on_step(void *self, const struct step *s)
+static void on_step(void *self, const struct speclab_step *s)
 {
     struct reports *t = self;
-    const struct verification *j = s->verification;
+    const struct draft draft = step_draft(s);
+    const struct verification j = { .n = s->decided,
+                                    .token = (int32_t *)(uintptr_t)s->token,
+                                    .node = (int32_t *)(uintptr_t)s->node,
+                                    .empty = s->empty,
+                                    .trial_p = (double *)(uintptr_t)s->p,
+                                    .trial_q = (double *)(uintptr_t)s->q };
     assert_false(t->ended[s->sequence]);
-    assert_null(s->draft->q);
-    describe_step(&t->reported[s->slot], s->position, s->draft, j);
-    for (int i = 0; i < s->kept; i++)
-        t->token[s->sequence][t->kept[s->sequence]++] = j->token[i];
+    describe_step(&t->reported[s->slot], s->position, &draft, &j);
+    for (int i = 0; i < s->n; i++)
+        t->token[s->sequence][t->kept[s->sequence]++] = s->token[i];
     t->decode_ns[s->sequence] += (s->propose_ns + s->verify_ns + s->advance_ns) / s->batch;
 }
 
-static void on_end(void *self, const struct ending *e)
+static void on_end(void *self, const struct speclab_end *e)
 {
     struct reports *t = self;
     assert_false(t->ended[e->sequence]);
@@ -243,12 +251,16 @@ static void check_reports(pair_device *device, bool queues, const char *drafter)
     with.observer = (struct step_observer){ .verified = on_verified, .self = &t };
     struct verifier *v = verifier_create(&with, &err);
     p->backend->queues = queues;
-    struct decoder *d = decoder_create(v, p->drafter, SLOTS, 1, (struct listener){ on_step, on_end, &t }, &err);
-    for (int next = 0; next < TEXTS || decoder_active(d) > 0;) {
-        for (; next < TEXTS && decoder_has_free_slot(d); next++)
+    struct speclab_decoder *d = decoder_create(
+        v, p->drafter, SLOTS, 1, (struct speclab_listener){ .step = on_step, .end = on_end, .self = &t }, &err);
+    for (int next = 0; next < TEXTS || speclab_decoder_active(d) > 0;) {
+        for (; next < TEXTS && speclab_decoder_has_free_slot(d); next++)
             assert_true(
-                decoder_start(d, &(struct assignment){ next, prompt, 3 + next, limits[next], NULL, NULL }, &err));
-        assert_ok(decoder_step(d, &err), err);
+                decoder_start(d,
+                              &(struct speclab_request){
+                                  .sequence = next, .prompt = prompt, .n = 3 + next, .max_tokens = limits[next] },
+                              NULL, NULL, &err));
+        assert_ok(speclab_decoder_step(d, &err), err);
     }
     for (int i = 0; i < TEXTS; i++)
         assert_true(t.ended[i]);
@@ -257,7 +269,7 @@ static void check_reports(pair_device *device, bool queues, const char *drafter)
         free(t.reported[i].s);
         free(t.verified[i].s);
     }
-    decoder_destroy(d);
+    speclab_decoder_destroy(d);
     verifier_destroy(v);
     pair_close(p);
 }
@@ -308,20 +320,23 @@ static struct pair *open_advancing(const char *drafter, struct drafter_type *typ
     return p;
 }
 
-static void count_end(void *self, const struct ending *e)
+static void count_end(void *self, const struct speclab_end *e)
 {
     ++*(int *)self;
 }
 
 // Two texts of these lengths.
-static struct decoder *start_two(struct pair *p, int first, int second, const struct stops *stops, int *ends)
+static struct speclab_decoder *start_two(struct pair *p, int first, int second, const struct stops *stops, int *ends)
 {
     static const int32_t prompt[] = { 5, 9, 7, 5, 9, 7, 5, 9, 7 };
     struct error err = { "" };
-    struct decoder *d = decoder_create(p->verifier, p->drafter, 2, 1, (struct listener){ NULL, count_end, ends }, &err);
+    struct speclab_decoder *d = decoder_create(p->verifier, p->drafter, 2, 1,
+                                               (struct speclab_listener){ .end = count_end, .self = ends }, &err);
     *ends = 0;
-    if (!decoder_start(d, &(struct assignment){ 0, prompt, 9, first, stops, NULL }, &err) ||
-        !decoder_start(d, &(struct assignment){ 1, prompt, 5, second, NULL, NULL }, &err))
+    if (!decoder_start(d, &(struct speclab_request){ .sequence = 0, .prompt = prompt, .n = 9, .max_tokens = first },
+                       stops, NULL, &err) ||
+        !decoder_start(d, &(struct speclab_request){ .sequence = 1, .prompt = prompt, .n = 5, .max_tokens = second },
+                       NULL, NULL, &err))
         fail_msg("%s", err.text);
     return d;
 }
@@ -333,12 +348,12 @@ static void advance_never_waits_for_the_device(void **unused)
         struct error err = { "" };
         int ends;
         struct pair *p = open_advancing(pair_drafter(i), &type);
-        struct decoder *d = start_two(p, 4, 4, NULL, &ends);
-        while (decoder_active(d) > 0)
-            if (!decoder_step(d, &err))
+        struct speclab_decoder *d = start_two(p, 4, 4, NULL, &ends);
+        while (speclab_decoder_active(d) > 0)
+            if (!speclab_decoder_step(d, &err))
                 fail_msg("%s: %s", pair_drafter(i), err.text);
         assert_true(type.advance == NULL || advancing.advances > 2);
-        decoder_destroy(d);
+        speclab_decoder_destroy(d);
         pair_close(p);
     }
 }
@@ -356,16 +371,16 @@ static void a_step_waits_once(void **unused)
             strstr(pair_drafter(i), "confidence") != NULL || pair_uses_target(pair_drafter(i)))
             continue;
         struct pair *p = open_advancing(pair_drafter(i), &type);
-        struct decoder *d = start_two(p, 9, 4, NULL, &ends);
-        while (decoder_active(d) > 0) {
+        struct speclab_decoder *d = start_two(p, 9, 4, NULL, &ends);
+        while (speclab_decoder_active(d) > 0) {
             const int before = ends;
             const int64_t syncs = emulated_syncs();
-            assert_true(decoder_step(d, &err));
+            assert_true(speclab_decoder_step(d, &err));
             if (emulated_syncs() - syncs != 1 + (ends > before ? 2 : 0))
                 fail_msg("%s: %d waits in a step", pair_drafter(i), (int)(emulated_syncs() - syncs));
         }
         assert_int_equal(ends, 2);
-        decoder_destroy(d);
+        speclab_decoder_destroy(d);
         pair_close(p);
     }
 }
@@ -379,13 +394,14 @@ static void a_prompt_that_fails_in_the_drafter_is_an_error_of_decoder_start(void
     struct error err = { "" };
     int ends = 0;
     struct pair *p = open_advancing("eagle:weights=%s.eagle", &type);
-    struct decoder *d =
-        decoder_create(p->verifier, p->drafter, 2, 1, (struct listener){ NULL, count_end, &ends }, &err);
+    struct speclab_decoder *d = decoder_create(p->verifier, p->drafter, 2, 1,
+                                               (struct speclab_listener){ .end = count_end, .self = &ends }, &err);
     advancing.fail_at = 1;
-    assert_false(decoder_start(d, &(struct assignment){ 0, prompt, 3, 4, NULL, NULL }, &err));
+    assert_false(decoder_start(d, &(struct speclab_request){ .sequence = 0, .prompt = prompt, .n = 3, .max_tokens = 4 },
+                               NULL, NULL, &err));
     assert_non_null(strstr(err.text, "cuda:0: "));
-    assert_int_equal(decoder_active(d), 0);
-    decoder_destroy(d);
+    assert_int_equal(speclab_decoder_active(d), 0);
+    speclab_decoder_destroy(d);
     pair_close(p);
 }
 
@@ -395,13 +411,13 @@ static void a_failure_queued_by_advance_is_an_error_of_the_next_step(void **unus
     struct error err = { "" };
     int ends;
     struct pair *p = open_advancing("eagle:weights=%s.eagle", &type);
-    struct decoder *d = start_two(p, 9, 9, NULL, &ends);
+    struct speclab_decoder *d = start_two(p, 9, 9, NULL, &ends);
     advancing.fail_at = advancing.advances + 1;
-    assert_true(decoder_step(d, &err));
-    assert_false(decoder_step(d, &err));
+    assert_true(speclab_decoder_step(d, &err));
+    assert_false(speclab_decoder_step(d, &err));
     assert_non_null(strstr(err.text, "cuda:0: "));
     assert_int_equal(ends, 0);
-    decoder_destroy(d);
+    speclab_decoder_destroy(d);
     pair_close(p);
 }
 
@@ -441,17 +457,17 @@ static void no_failure_at_the_end_of_a_text_is_lost(void **unused)
     int call = 0, ends = 0;
     const struct stops stops = { .string = fail_at_the_end, .self = &call };
     for (bool failed = true; failed;) {
-        struct decoder *d = start_two(p, 2, 9, &stops, &ends);
+        struct speclab_decoder *d = start_two(p, 2, 9, &stops, &ends);
         failed = false;
         call++;
         while (!failed && ends == 0)
-            failed = !decoder_step(d, &err);
+            failed = !speclab_decoder_step(d, &err);
         assert_int_equal(ends, !failed);
         if (!failed && !some_sync_fails(p->backend, call))
             fail_msg("failure of call %d is lost", call);
         emulated_fail_next(0);
         launch_something(p->backend);
-        decoder_destroy(d);
+        speclab_decoder_destroy(d);
     }
     assert_true(call > 10);
     pair_close(p);

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "engine/decode.h"
+#include "engine/engine.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
 #include "tests/support/pairings.h"
@@ -28,7 +28,7 @@ static struct {
     int64_t number;                    // of the last text
     bool fails_to_propose, fails_to_advance;
     int ends;
-    struct ending ending;
+    struct speclab_end ending;
 } seen;
 
 static bool check_and_propose(struct drafter *d, struct request *r, int n, struct error *err)
@@ -85,15 +85,14 @@ static int check_and_continue(void *self, const int32_t *token, int n, int fresh
     return 0;
 }
 
-static void on_step(void *self, const struct step *s)
+static void on_step(void *self, const struct speclab_step *s)
 {
-    assert_true(s->draft->q == NULL); // the rows belong to the next step already
-    struct decoder *const *d = self;
-    assert_int_equal(s->slot, decoder_slot(*d, s->sequence));
-    assert_int_equal(s->batch, decoder_active(*d));
+    struct speclab_decoder *const *d = self;
+    assert_int_equal(s->slot, speclab_decoder_slot(*d, s->sequence));
+    assert_int_equal(s->batch, speclab_decoder_active(*d));
 }
 
-static void on_end(void *self, const struct ending *e)
+static void on_end(void *self, const struct speclab_end *e)
 {
     seen.ends++;
     seen.ending = *e;
@@ -103,7 +102,7 @@ struct loop {
     struct pair *pair;
     struct drafter_type type;
     const struct drafter_type *real;
-    struct decoder *decoder;
+    struct speclab_decoder *decoder;
 };
 
 // checked: with the functions above instead of the drafter's own.
@@ -122,13 +121,13 @@ static void open_loop(struct loop *l, const char *drafter, bool checked, int slo
         assert_int_equal(l->pair->drafter->nodes, NODES);
     }
     l->decoder = decoder_create(l->pair->verifier, l->pair->drafter, slots, SEED,
-                                (struct listener){ on_step, on_end, &l->decoder }, &err);
+                                (struct speclab_listener){ .step = on_step, .end = on_end, .self = &l->decoder }, &err);
     assert_ok(l->decoder != NULL, err);
 }
 
 static void close_loop(struct loop *l)
 {
-    decoder_destroy(l->decoder);
+    speclab_decoder_destroy(l->decoder);
     l->pair->drafter->type = l->real;
     pair_close(l->pair);
 }
@@ -139,7 +138,9 @@ static void start(struct loop *l, int64_t number, int n, int limit, const struct
     seen.number = number;
     seen.prompt = n;
     seen.limit = limit;
-    if (!decoder_start(l->decoder, &(struct assignment){ number, prompt, n, limit, stops, NULL }, &err))
+    if (!decoder_start(l->decoder,
+                       &(struct speclab_request){ .sequence = number, .prompt = prompt, .n = n, .max_tokens = limit },
+                       stops, NULL, &err))
         fail_msg("%s", err.text);
 }
 
@@ -155,11 +156,11 @@ static void requests_are_bounded_by_limit_and_context(void **state)
         struct loop l;
         open_loop(&l, "ngram:tokens=3", true, 1);
         start(&l, (int64_t)i, n, limit, &stops);
-        while (decoder_active(l.decoder) > 0)
-            assert_true(decoder_step(l.decoder, &err));
+        while (speclab_decoder_active(l.decoder) > 0)
+            assert_true(speclab_decoder_step(l.decoder, &err));
         assert_int_equal(seen.ends, 1);
         assert_int_equal(seen.ending.n, max);
-        assert_int_equal(seen.ending.why, limit <= LENGTH - n ? STOP_LIMIT : STOP_CONTEXT);
+        assert_int_equal(seen.ending.why, limit <= LENGTH - n ? SPECLAB_STOP_LIMIT : SPECLAB_STOP_CONTEXT);
         assert_int_equal(seen.new, max);
         assert_int_equal(seen.stops, seen.requests);
         assert_true(seen.requests <= max && seen.forgotten == 1);
@@ -176,8 +177,8 @@ static void reported_drafts_have_no_rows_of_q(void **state)
     struct loop l;
     open_loop(&l, "small:model=%s,tokens=3,pick=sampled", false, 1);
     start(&l, 1, 4, 12, NULL);
-    while (decoder_active(l.decoder) > 0)
-        assert_true(decoder_step(l.decoder, &err));
+    while (speclab_decoder_active(l.decoder) > 0)
+        assert_true(speclab_decoder_step(l.decoder, &err));
     assert_int_equal(seen.ends, 1);
     close_loop(&l);
 }
@@ -193,10 +194,10 @@ static void a_drafter_that_fails_ends_the_step_with_its_message(void **state)
         start(&l, 1, 4, 12, NULL);
         seen.fails_to_propose = !advance;
         seen.fails_to_advance = advance;
-        assert_false(decoder_step(l.decoder, &err));
+        assert_false(speclab_decoder_step(l.decoder, &err));
         assert_string_equal(err.text, advance ? "cannot advance" : "cannot propose");
         if (!advance) // the next step does not see the draft of the failed one
-            assert_false(decoder_step(l.decoder, &err));
+            assert_false(speclab_decoder_step(l.decoder, &err));
         close_loop(&l);
         assert_int_equal(seen.forgotten, 1); // of a sequence that has not ended
         assert_int_equal(seen.ends, 0);
@@ -208,19 +209,21 @@ static void a_decoder_must_fit_its_verifier(void **state)
     struct error err = { "" };
     struct pair *p =
         pair_open(pair_target, pair_draft, "ngram:tokens=3", "{temperature: 1}", rule_named("rejection"), 2, LENGTH);
-    const struct listener listener = { .done = on_end };
+    const struct speclab_listener listener = { .end = on_end };
     assert_null(decoder_create(p->verifier, p->drafter, 3, 1, listener, &err));
     assert_string_equal(err.text, "decoder: 3 slots and drafts of 4 nodes requested, the verifier has 2 and 4");
     p->drafter->nodes = 5;
     assert_null(decoder_create(p->verifier, p->drafter, 1, 1, listener, &err));
     assert_string_equal(err.text, "decoder: 1 slots and drafts of 5 nodes requested, the verifier has 2 and 4");
     p->drafter->nodes = 4;
-    struct decoder *d = decoder_create(p->verifier, p->drafter, 2, 1, listener, &err);
+    struct speclab_decoder *d = decoder_create(p->verifier, p->drafter, 2, 1, listener, &err);
     assert_non_null(d);
-    assert_false(decoder_start(d, &(struct assignment){ 1, prompt, LENGTH, 1, NULL, NULL }, &err));
+    assert_false(
+        decoder_start(d, &(struct speclab_request){ .sequence = 1, .prompt = prompt, .n = LENGTH, .max_tokens = 1 },
+                      NULL, NULL, &err));
     assert_string_equal(err.text, "the prompt has 32 tokens, and the context is 32: no new token fits");
-    decoder_destroy(d);
-    decoder_destroy(NULL);
+    speclab_decoder_destroy(d);
+    speclab_decoder_destroy(NULL);
     pair_close(p);
 }
 
@@ -255,20 +258,20 @@ static void a_slot_is_found_by_its_sequence_while_that_is_active(void **state)
     struct error err;
     struct loop l;
     open_loop(&l, "none", false, 2);
-    assert_true(decoder_step(l.decoder, &err)); // nothing to do
-    assert_int_equal(decoder_active(l.decoder), 0);
-    assert_int_equal(decoder_slot(l.decoder, 0), -1); // though no slot has a number yet
-    assert_true(decoder_has_free_slot(l.decoder));
+    assert_true(speclab_decoder_step(l.decoder, &err)); // nothing to do
+    assert_int_equal(speclab_decoder_active(l.decoder), 0);
+    assert_int_equal(speclab_decoder_slot(l.decoder, 0), -1); // though no slot has a number yet
+    assert_true(speclab_decoder_has_free_slot(l.decoder));
     start(&l, 70, 4, 1, NULL);
     start(&l, 71, 4, 3, NULL);
-    assert_false(decoder_has_free_slot(l.decoder));
-    assert_int_equal(decoder_slot(l.decoder, 70), 0);
-    assert_int_equal(decoder_slot(l.decoder, 71), 1);
-    assert_int_equal(decoder_slot(l.decoder, 72), -1);
-    assert_true(decoder_step(l.decoder, &err));
-    assert_int_equal(decoder_slot(l.decoder, 70), -1);
-    assert_int_equal(decoder_slot(l.decoder, 71), 1);
-    assert_int_equal(decoder_active(l.decoder), 1);
+    assert_false(speclab_decoder_has_free_slot(l.decoder));
+    assert_int_equal(speclab_decoder_slot(l.decoder, 70), 0);
+    assert_int_equal(speclab_decoder_slot(l.decoder, 71), 1);
+    assert_int_equal(speclab_decoder_slot(l.decoder, 72), -1);
+    assert_true(speclab_decoder_step(l.decoder, &err));
+    assert_int_equal(speclab_decoder_slot(l.decoder, 70), -1);
+    assert_int_equal(speclab_decoder_slot(l.decoder, 71), 1);
+    assert_int_equal(speclab_decoder_active(l.decoder), 1);
     close_loop(&l);
 }
 

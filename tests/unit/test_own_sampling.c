@@ -23,7 +23,7 @@ struct texts {
     int n[SLOTS];
 };
 
-static void on_done(void *self, const struct ending *e)
+static void on_done(void *self, const struct speclab_end *e)
 {
     struct texts *t = self;
     t->n[e->sequence] = e->n;
@@ -38,21 +38,17 @@ static void decode(pair_device *device, const char *drafter, const char *samplin
     const int32_t prompt[] = { 5, 9, 7, 5, 9, 7, 5, 9 };
     struct pair *p =
         pair_open_on(device, NULL, pair_target, pair_draft, drafter, sampling, rule_named("rejection"), SLOTS, LENGTH);
-    struct decoder *d =
-        decoder_create(p->verifier, p->drafter, SLOTS, 21, (struct listener){ NULL, on_done, to }, &err);
+    struct speclab_decoder *d = decoder_create(p->verifier, p->drafter, SLOTS, 21,
+                                               (struct speclab_listener){ .end = on_done, .self = to }, &err);
     assert_non_null(d);
     for (int i = 0; i < SLOTS; i++)
-        assert_ok(decoder_start(d,
-                                &(struct assignment){ .sequence = i,
-                                                      .prompt = prompt,
-                                                      .n = 8 - i,
-                                                      .limit = NEW,
-                                                      .sampling = own != NULL ? own[i] : NULL },
-                                &err),
+        assert_ok(decoder_start(
+                      d, &(struct speclab_request){ .sequence = i, .prompt = prompt, .n = 8 - i, .max_tokens = NEW },
+                      NULL, own != NULL ? own[i] : NULL, &err),
                   err);
-    while (decoder_active(d) > 0)
-        assert_ok(decoder_step(d, &err), err);
-    decoder_destroy(d);
+    while (speclab_decoder_active(d) > 0)
+        assert_ok(speclab_decoder_step(d, &err), err);
+    speclab_decoder_destroy(d);
     pair_close(p);
 }
 

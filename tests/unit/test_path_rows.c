@@ -141,7 +141,7 @@ static void record_verified(void *self, const struct verified *j)
     assert_int_equal(k, recorded.n);
 }
 
-static void done(void *self, const struct ending *e)
+static void done(void *self, const struct speclab_end *e)
 {
     *(int *)self = e->n;
 }
@@ -170,14 +170,17 @@ static void decode(const char *drafter, const char *sampling, const char *rule)
     struct verifier_setup with = *verifier_setup(p->verifier);
     with.observer = (struct step_observer){ record_scored, record_verified, NULL };
     struct verifier *v = verifier_create(&with, &err);
-    struct decoder *d = decoder_create(v, p->drafter, 1, 9, (struct listener){ .done = done, .self = &tokens }, &err);
+    struct speclab_decoder *d =
+        decoder_create(v, p->drafter, 1, 9, (struct speclab_listener){ .end = done, .self = &tokens }, &err);
     for (int i = 0; i < PROMPT; i++)
         prompt[i] = i * i % 5 + 40;
-    assert_true(decoder_start(d, &(struct assignment){ 3, prompt, PROMPT, LIMIT, NULL, NULL }, &err));
-    while (decoder_active(d) > 0)
-        assert_true(decoder_step(d, &err));
+    assert_true(
+        decoder_start(d, &(struct speclab_request){ .sequence = 3, .prompt = prompt, .n = PROMPT, .max_tokens = LIMIT },
+                      NULL, NULL, &err));
+    while (speclab_decoder_active(d) > 0)
+        assert_true(speclab_decoder_step(d, &err));
     assert_int_equal(tokens, LIMIT);
-    decoder_destroy(d);
+    speclab_decoder_destroy(d);
     verifier_destroy(v);
     pair_close(p);
     if (has_own)

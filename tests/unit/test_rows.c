@@ -105,19 +105,19 @@ static int below_the_root(const struct expected *x, const struct draft *d, int d
     return n;
 }
 
-static void expect_step(void *self, const struct step *s)
+static void expect_step(void *self, const struct speclab_step *s)
 {
     struct expected *x = self;
-    const struct draft *d = s->draft;
+    const struct draft draft = step_draft(s), *d = &draft;
     const int t = (int)s->sequence, n = s->position + 1, left = texts[t].limit - (n - texts[t].prompt),
               depth = (left < LENGTH - n ? left : LENGTH - n) - 1;
     x->target += d->n;
     x->drafted += d->n - 1;
-    x->accepted += s->verification->n - 1;
-    x->advanced[t] = s->verification->n;
+    x->accepted += s->decided - 1;
+    x->advanced[t] = s->decided;
     if (d->n == 1)
         return; // nothing can be drafted: the drafter must not evaluate anything
-    const int rows = below_the_root(x, d, depth), last = s->verification->node[s->verification->n - 1];
+    const int rows = below_the_root(x, d, depth), last = s->node[s->decided - 1];
     if (x->evaluation == HEADS) {
         x->requests++;
         x->max_depth = draft_max_depth(d) > x->max_depth ? draft_max_depth(d) : x->max_depth;
@@ -134,19 +134,19 @@ static void expect_step(void *self, const struct step *s)
     x->max += x->certain[t] + x->doubtful[t];
     // The root is always new. All accepted tokens but the last have children, so they were evaluated. The last one was evaluated if
     // it has children; in a pruned tree this is unknown.
-    const bool leaf = last != 0 && !has_child(d, last), cut = x->top > 0 && s->verification->n - 1 < x->tokens && leaf;
+    const bool leaf = last != 0 && !has_child(d, last), cut = x->top > 0 && s->decided - 1 < x->tokens && leaf;
     x->certain[t] = 1 + (leaf && !cut);
     x->doubtful[t] = cut;
 }
 
-static void expect_end(void *self, const struct ending *e)
+static void expect_end(void *self, const struct speclab_end *e)
 {
     ((struct expected *)self)->over[e->sequence] = true;
 }
 
 // ---- decoding
 
-static void start(struct decoder *d, const char *drafter, struct expected *x, int text)
+static void start(struct speclab_decoder *d, const char *drafter, struct expected *x, int text)
 {
     int32_t token[LENGTH];
     struct error err;
@@ -154,7 +154,10 @@ static void start(struct decoder *d, const char *drafter, struct expected *x, in
         token[i] = i * (i + text) % 11 + 3;
     begin_counting();
     assert_true(
-        decoder_start(d, &(struct assignment){ text, token, texts[text].prompt, texts[text].limit, NULL, NULL }, &err));
+        decoder_start(d,
+                      &(struct speclab_request){
+                          .sequence = text, .prompt = token, .n = texts[text].prompt, .max_tokens = texts[text].limit },
+                      NULL, NULL, &err));
     const int rows = texts[text].prompt - 1,
               own = x->evaluation == OWN_MODEL || x->evaluation == ON_FEATURES ? rows : 0;
     // Shorter than a chunk: one pass of each model.
@@ -169,13 +172,13 @@ static void start(struct decoder *d, const char *drafter, struct expected *x, in
     x->certain[text] = 1;
 }
 
-static void step(struct decoder *d, const char *drafter, struct expected *x)
+static void step(struct speclab_decoder *d, const char *drafter, struct expected *x)
 {
     struct error err;
     x->target = x->min = x->max = x->logits = x->requests = x->max_depth = 0;
     memset(x->advanced, 0, sizeof(x->advanced));
     begin_counting();
-    assert_true(decoder_step(d, &err));
+    assert_true(speclab_decoder_step(d, &err));
     for (int t = 0; t < TEXTS && x->evaluation == ON_FEATURES; t++) { // in advance(), for texts that have not ended
         x->min += x->over[t] ? 0 : x->advanced[t];
         x->max += x->over[t] ? 0 : x->advanced[t];
@@ -223,16 +226,17 @@ static void decode(const char *drafter, const char *sampling, int *drafted, int 
     type.propose = count_propose;
     type.advance = type.advance != NULL ? count_advance : NULL;
     p->drafter->type = &type;
-    struct decoder *d =
-        decoder_create(p->verifier, p->drafter, SLOTS, 4, (struct listener){ expect_step, expect_end, &x }, &err);
-    for (int next = 0; next < TEXTS || decoder_active(d) > 0;) {
-        for (; next < TEXTS && decoder_has_free_slot(d); next++)
+    struct speclab_decoder *d =
+        decoder_create(p->verifier, p->drafter, SLOTS, 4,
+                       (struct speclab_listener){ .step = expect_step, .end = expect_end, .self = &x }, &err);
+    for (int next = 0; next < TEXTS || speclab_decoder_active(d) > 0;) {
+        for (; next < TEXTS && speclab_decoder_has_free_slot(d); next++)
             start(d, drafter, &x, next);
         step(d, drafter, &x);
     }
     *drafted += x.drafted;
     *accepted += x.accepted;
-    decoder_destroy(d);
+    speclab_decoder_destroy(d);
     pair_close(p);
 }
 

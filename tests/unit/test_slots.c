@@ -33,7 +33,7 @@ struct rig { // a pair with a recorder
     struct pair *pair;
     struct recorder *recorder;
     struct verifier *verifier;
-    struct decoder *decoder;
+    struct speclab_decoder *decoder;
 };
 
 static struct rig rig_open(pair_device *device, const char *drafter, const char *sampling, int slots)
@@ -57,7 +57,7 @@ static struct rig rig_open(pair_device *device, const char *drafter, const char 
 
 static void rig_close(struct rig *r)
 {
-    decoder_destroy(r->decoder);
+    speclab_decoder_destroy(r->decoder);
     verifier_destroy(r->verifier);
     recorder_destroy(r->recorder);
     pair_close(r->pair);
@@ -70,8 +70,11 @@ static void start(struct rig *r, int text)
     for (int i = 0; i < texts[text].prompt; i++)
         token[i] = token_of(text, i);
     recorder_begin(r->recorder, text);
-    if (!decoder_start(r->decoder,
-                       &(struct assignment){ text, token, texts[text].prompt, texts[text].limit, NULL, NULL }, &err))
+    if (!decoder_start(
+            r->decoder,
+            &(struct speclab_request){
+                .sequence = text, .prompt = token, .n = texts[text].prompt, .max_tokens = texts[text].limit },
+            NULL, NULL, &err))
         fail_msg("%s", err.text);
 }
 
@@ -138,7 +141,7 @@ static char *record_text(const struct sequence_row *row)
 static void step(struct rig *r)
 {
     struct error err;
-    assert_ok(decoder_step(r->decoder, &err), err);
+    assert_ok(speclab_decoder_step(r->decoder, &err), err);
 }
 
 static char *alone(pair_device *device, const char *drafter, const char *sampling, int text)
@@ -146,7 +149,7 @@ static char *alone(pair_device *device, const char *drafter, const char *samplin
     struct rig r = rig_open(device, drafter, sampling, 1);
     struct sequence_row row;
     start(&r, text);
-    while (decoder_active(r.decoder) > 0)
+    while (speclab_decoder_active(r.decoder) > 0)
         step(&r);
     assert_int_equal(recorder_take(r.recorder, &row), text);
     char *record = record_text(&row);
@@ -164,7 +167,7 @@ static void check(pair_device *device, const char *drafter, const char *sampling
     for (int i = from; i < to; i++)
         expected[i] = alone(device, drafter, sampling, i);
     while (taken < to) {
-        for (; next < to && decoder_has_free_slot(r.decoder); next++)
+        for (; next < to && speclab_decoder_has_free_slot(r.decoder); next++)
             start(&r, next);
         step(&r);
         for (struct sequence_row row; (which = recorder_take(r.recorder, &row)) >= 0; taken++) {

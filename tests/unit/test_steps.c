@@ -45,7 +45,7 @@ int __wrap_posix_memalign(void **p, size_t alignment, size_t bytes)
     return __real_posix_memalign(p, alignment, bytes);
 }
 
-static void done(void *self, const struct ending *e)
+static void done(void *self, const struct speclab_end *e)
 {
     *(int *)self += e->n;
 }
@@ -55,20 +55,21 @@ static int decode(struct pair *p, int *tokens)
 {
     static const int32_t prompt[] = { 5, 9, 7, 5, 9, 7, 5, 9 };
     struct error err;
-    struct decoder *d = decoder_create(p->verifier, p->drafter, 2, 1, (struct listener){ NULL, done, tokens }, &err);
+    struct speclab_decoder *d =
+        decoder_create(p->verifier, p->drafter, 2, 1, (struct speclab_listener){ .end = done, .self = tokens }, &err);
     allocations = 0;
-    for (int next = 0; next < 3 || decoder_active(d) > 0;) {
-        while (next < 3 && decoder_has_free_slot(d)) {
-            struct assignment a = { next, prompt, 4 + 2 * next, 30, NULL, NULL };
-            assert_true(decoder_start(d, &a, &err));
+    for (int next = 0; next < 3 || speclab_decoder_active(d) > 0;) {
+        while (next < 3 && speclab_decoder_has_free_slot(d)) {
+            struct speclab_request a = { .sequence = next, .prompt = prompt, .n = 4 + 2 * next, .max_tokens = 30 };
+            assert_true(decoder_start(d, &a, NULL, NULL, &err));
             next++;
         }
         counts = true;
-        bool ok = decoder_step(d, &err);
+        bool ok = speclab_decoder_step(d, &err);
         counts = false;
         assert_true(ok);
     }
-    decoder_destroy(d);
+    speclab_decoder_destroy(d);
     return allocations;
 }
 

@@ -1,66 +1,56 @@
 // transcript.c - sums over steps, and steps as JSON.
-#include "engine/transcript.h"
+#include "commands/transcript.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/json.h"
 #include "core/memory.h"
-#include "engine/decode.h"
-#include "verifier/rules/rule.h"
-
-int transcript_accepted(const struct step *s)
-{
-    int accepted = s->verification->n - 1;
-    return accepted < s->kept ? accepted : s->kept;
-}
+#include "engine/engine.h"
 
 // The verified draft: each node's kind of proposal, the p and q of its acceptance test (null: not tested), and whether it
 // was accepted.
-static struct json *draft_json(const struct step *s)
+static struct json *draft_json(const struct speclab_step *s)
 {
     static const char *const names[] = { "deterministic", "sampled", "sampled_without_replacement" };
-    const struct draft *d = s->draft;
     struct json *proposal = json_new_array(), *p = json_new_array(), *q = json_new_array();
     struct json *accepted = json_new_array();
-    for (int i = 0; i < d->n; i++) {
+    for (int i = 0; i <= s->drafted; i++) {
         bool root = i == 0;
         bool is_accepted = root;
-        for (int k = 1; k < s->verification->n; k++)
-            is_accepted = is_accepted || s->verification->node[k] == i;
-        json_push(proposal, root ? json_new_null() : json_new_text(names[d->proposal[i]]));
-        json_push(p, root ? json_new_null() : json_new_number(s->verification->trial_p[i]));
-        json_push(q, root ? json_new_null() : json_new_number(s->verification->trial_q[i]));
+        for (int k = 1; k < s->decided; k++)
+            is_accepted = is_accepted || s->node[k] == i;
+        json_push(proposal, root ? json_new_null() : json_new_text(names[s->proposal[i]]));
+        json_push(p, root ? json_new_null() : json_new_number(s->p[i]));
+        json_push(q, root ? json_new_null() : json_new_number(s->q[i]));
         json_push(accepted, json_new_bool(is_accepted));
     }
-    return json_object_of(JSON("tokens", json_new_ids(d->token, (size_t)d->n)),
-                          JSON("parents", json_new_ids(d->parent, (size_t)d->n)), JSON("proposal", proposal),
+    return json_object_of(JSON("tokens", json_new_ids(s->draft, (size_t)s->drafted + 1)),
+                          JSON("parents", json_new_ids(s->parent, (size_t)s->drafted + 1)), JSON("proposal", proposal),
                           JSON("p", p), JSON("q", q), JSON("accepted", accepted));
 }
 
-static struct json *step_json(const struct transcript *t, const struct step *s)
+static struct json *step_json(const struct transcript *t, const struct speclab_step *s)
 {
-    struct json *j = json_object_of(JSON("position", s->position), JSON("drafted", s->draft->n - 1),
-                                    JSON("depth", draft_max_depth(s->draft)), JSON("accepted", transcript_accepted(s)),
-                                    JSON("kept", s->kept), JSON("propose_ns", s->propose_ns),
-                                    JSON("verify_ns", s->verify_ns), JSON("advance_ns", s->advance_ns));
+    struct json *j =
+        json_object_of(JSON("position", s->position), JSON("drafted", s->drafted), JSON("depth", s->depth),
+                       JSON("accepted", s->accepted), JSON("kept", s->n), JSON("propose_ns", s->propose_ns),
+                       JSON("verify_ns", s->verify_ns), JSON("advance_ns", s->advance_ns));
     if (t->trace)
-        json_add(j, JSON("draft", draft_json(s)),
-                 JSON("out", json_new_ids(s->verification->token, (size_t)s->verification->n)));
+        json_add(j, JSON("draft", draft_json(s)), JSON("out", json_new_ids(s->token, (size_t)s->decided)));
     return j;
 }
 
-void transcript_step(struct transcript *t, const struct step *s)
+void transcript_step(struct transcript *t, const struct speclab_step *s)
 {
-    int accepted = transcript_accepted(s), depth = draft_max_depth(s->draft);
     t->steps++;
-    t->drafts += s->draft->n > 1;
-    t->drafted += s->draft->n - 1;
-    t->accepted += accepted;
-    for (int i = 0; i < accepted; i++)
+    t->drafts += s->drafted > 0;
+    t->drafted += s->drafted;
+    t->accepted += s->accepted;
+    for (int i = 0; i < s->accepted; i++)
         t->accepted_at[i]++;
-    if (depth > t->max_depth)
-        t->max_depth = depth;
+    if (s->depth > t->max_depth)
+        t->max_depth = s->depth;
     t->propose_ns += s->propose_ns;
     t->verify_ns += s->verify_ns;
     t->advance_ns += s->advance_ns;
@@ -71,12 +61,12 @@ void transcript_step(struct transcript *t, const struct step *s)
     json_push(t->step, step_json(t, s));
 }
 
-void transcript_done(struct transcript *t, const struct ending *e)
+void transcript_done(struct transcript *t, const struct speclab_end *e)
 {
     t->token = xmalloc((size_t)e->n * sizeof(*t->token) + 1);
     memcpy(t->token, e->token, (size_t)e->n * sizeof(*t->token));
     t->n = e->n;
-    t->stop = stop_name(e->why);
+    t->stop = e->reason;
     t->prefill_ns = e->prefill_ns;
     t->decode_ns = e->decode_ns;
 }

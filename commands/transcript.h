@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include "core/draft.h"
 
-struct ending;
 struct json;
-struct step;
+struct speclab_end;
+struct speclab_step;
 
 struct transcript {   // initialize with { 0 }
     bool keep, trace; // keep: keep each step for transcript_json; trace: with its draft
@@ -24,10 +24,9 @@ struct transcript {   // initialize with { 0 }
     struct json *step; // an array; owned
 };
 
-void transcript_step(struct transcript *t, const struct step *s);
-void transcript_done(struct transcript *t, const struct ending *e);
+void transcript_step(struct transcript *t, const struct speclab_step *s);
+void transcript_done(struct transcript *t, const struct speclab_end *e);
 void transcript_free(struct transcript *t);
 
-int transcript_accepted(const struct step *s); // accepted draft tokens of the step that are in the text
 void transcript_print(const struct transcript *t, FILE *to);
 void transcript_json(struct transcript *t, struct json *object); // adds new_ids, stop, steps, times to the object

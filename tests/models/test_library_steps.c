@@ -1,0 +1,221 @@
+// test_library_steps.c - what the library's interface (engine/speclab.h) reports of a step, and decoders that share a target.
+#include "tests/support/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "engine/speclab.h"
+#include "tests/support/small_model.h"
+
+enum { TEXTS = 3, TOKENS = 24, PROMPT = 6 };
+
+static struct speclab_target *target;
+
+static int set_up(void **state)
+{
+    struct speclab_error error = { "" };
+    char *path = test_path("library.gguf");
+    small_write_gguf(path, &small_default);
+    target = speclab_target_open(path, NULL, &error);
+    free(path);
+    return target != NULL ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    speclab_target_close(target);
+    test_directory_remove();
+    return 0;
+}
+
+// ---- what a step reports
+
+struct report { // between `decided` and `step`
+    int decided, steps, tested, drawn;
+    int32_t draft[64], parent[64], node[64], token[64];
+    double p[64];
+    int nodes, path, vocab;
+};
+
+static double sum_of(const float *row, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += (double)row[i];
+    return sum;
+}
+
+static void on_decided(void *self, const struct speclab_step *s, struct speclab_rows *rows)
+{
+    struct report *t = self;
+    t->decided++;
+    t->nodes = s->drafted + 1;
+    t->path = s->decided;
+    memcpy(t->draft, s->draft, (size_t)t->nodes * sizeof(*s->draft));
+    memcpy(t->parent, s->parent, (size_t)t->nodes * sizeof(*s->parent));
+    memcpy(t->p, s->p, (size_t)t->nodes * sizeof(*s->p));
+    memcpy(t->node, s->node, (size_t)t->path * sizeof(*s->node));
+    memcpy(t->token, s->token, (size_t)t->path * sizeof(*s->token));
+    for (int i = 0; i < t->nodes; i++) {
+        const float *p = speclab_rows_p(rows, i);
+        assert_true(fabs(sum_of(p, t->vocab) - 1) < 1e-3);
+        assert_true(i == 0 || isnan(s->p[i]) || s->parent[i] != 0 ||
+                    fabs(s->p[i] - (double)speclab_rows_p(rows, 0)[s->draft[i]]) < 1e-6);
+        t->tested += i > 0 && !isnan(s->p[i]);
+    }
+    for (int i = 1; i < t->nodes; i++) {
+        const float *q = speclab_rows_q(rows, s->parent[i]);
+        assert_int_equal(q != NULL, s->proposal[i] != 0); // a draft has one kind here
+        assert_true(q == NULL || (fabs(sum_of(q, t->vocab) - 1) < 1e-3 && q[s->draft[i]] > 0));
+        t->drawn += q != NULL;
+    }
+}
+
+static void on_step(void *self, const struct speclab_step *s)
+{
+    struct report *t = self;
+    t->steps++;
+    assert_int_equal(t->decided, t->steps);
+    assert_true(t->nodes == s->drafted + 1 && t->path == s->decided && s->position >= PROMPT - 1);
+    assert_memory_equal(t->draft, s->draft, (size_t)t->nodes * sizeof(*s->draft));
+    assert_memory_equal(t->parent, s->parent, (size_t)t->nodes * sizeof(*s->parent));
+    assert_memory_equal(t->p, s->p, (size_t)t->nodes * sizeof(*s->p));
+    assert_memory_equal(t->node, s->node, (size_t)t->path * sizeof(*s->node));
+    assert_memory_equal(t->token, s->token, (size_t)t->path * sizeof(*s->token));
+    assert_true(s->n <= s->decided && s->accepted <= s->n && s->depth <= s->drafted);
+    for (int i = 1; i < s->decided; i++) // a path, whose tokens are the draft's
+        assert_true(s->parent[s->node[i]] == s->node[i - 1] && s->draft[s->node[i]] == s->token[i - 1]);
+}
+
+static void start_text(struct speclab_decoder *d, int number, const char *sampling)
+{
+    struct speclab_error error;
+    int32_t prompt[PROMPT];
+    for (int i = 0; i < PROMPT; i++)
+        prompt[i] = 10 + number + i % 2;
+    const struct speclab_request r = { .sequence = number,
+                                       .prompt = prompt,
+                                       .n = PROMPT,
+                                       .max_tokens = TOKENS,
+                                       .ignore_end = true,
+                                       .sampling = sampling };
+    assert_ok(speclab_decoder_start(d, &r, &error), error);
+}
+
+static void a_step_reports_its_draft_its_decision_and_their_rows(void **state)
+{
+    char *path = test_path("library.gguf");
+    char *itself = xformat("small:model=%s,tokens=3", path); // its own draft model: q is p
+    const char *const drafters[] = { "ngram:tokens=3", itself };
+    for (int i = 0; i < 2; i++) {
+        struct speclab_error error;
+        struct report report = { .vocab = speclab_target_vocab(target) };
+        const struct speclab_decoder_options o = {
+            .drafter = drafters[i], .seed = 3, .listener = { .step = on_step, .self = &report, .decided = on_decided }
+        };
+        struct speclab_decoder *d = speclab_decoder_create(target, &o, &error);
+        assert_ok(d != NULL, error);
+        start_text(d, 1, NULL);
+        while (speclab_decoder_active(d) > 0)
+            assert_ok(speclab_decoder_step(d, &error), error);
+        speclab_decoder_destroy(d);
+        assert_true(report.steps > 1 && report.tested > 0 && (report.drawn > 0) == (i == 1));
+    }
+    free(itself);
+    free(path);
+}
+
+// ---- decoders that share a target
+
+struct texts {
+    int32_t token[TEXTS][TOKENS];
+    int n[TEXTS];
+};
+
+static void on_end(void *self, const struct speclab_end *e)
+{
+    struct texts *t = self;
+    t->n[e->sequence] = e->n;
+    memcpy(t->token[e->sequence], e->token, (size_t)e->n * sizeof(*e->token));
+}
+
+static struct texts decode_alone(const char *drafter, const char *sampling, int number)
+{
+    struct speclab_error error;
+    struct texts t = { .n = { 0 } };
+    const struct speclab_decoder_options o = {
+        .drafter = drafter, .sampling = sampling, .seed = 9, .listener = { .end = on_end, .self = &t }
+    };
+    struct speclab_decoder *d = speclab_decoder_create(target, &o, &error);
+    assert_ok(d != NULL, error);
+    start_text(d, number, NULL);
+    while (speclab_decoder_active(d) > 0)
+        assert_ok(speclab_decoder_step(d, &error), error);
+    speclab_decoder_destroy(d);
+    assert_int_equal(t.n[number], TOKENS);
+    return t;
+}
+
+// Two decoders on one target, a few steps each in turn, and in each a sequence with a sampling of its own: the texts are those of decoders alone.
+static void decoders_on_a_target_take_turns(void **state)
+{
+    static const char *const drafters[] = { "ngram", "none" };
+    struct speclab_error error;
+    struct texts together[2] = { { .n = { 0 } } };
+    struct speclab_decoder *d[2];
+    for (int i = 0; i < 2; i++) {
+        const struct speclab_decoder_options o = { .drafter = drafters[i],
+                                                   .sampling = "temperature=0",
+                                                   .slots = 2,
+                                                   .seed = 9,
+                                                   .listener = { .end = on_end, .self = &together[i] } };
+        d[i] = speclab_decoder_create(target, &o, &error);
+        assert_ok(d[i] != NULL, error);
+    }
+    for (int i = 0; i < 2; i++) {
+        start_text(d[i], 0, NULL);
+        start_text(d[i], 1, "temperature=1,top_p=0.9");
+        assert_int_equal(speclab_decoder_slot(d[i], 1), 1);
+        assert_ok(speclab_decoder_pause(d[i], &error), error);
+    }
+    for (int turn = 0; speclab_decoder_active(d[0]) + speclab_decoder_active(d[1]) > 0; turn++) {
+        for (int k = 0; k < 3; k++)
+            assert_ok(speclab_decoder_step(d[turn % 2], &error), error);
+        assert_ok(speclab_decoder_pause(d[turn % 2], &error), error);
+    }
+    for (int i = 0; i < 2; i++) {
+        const struct texts greedy = decode_alone(drafters[i], "temperature=0", 0),
+                           sampled = decode_alone(drafters[i], "temperature=1,top_p=0.9", 1);
+        assert_memory_equal(together[i].token[0], greedy.token[0], sizeof(greedy.token[0]));
+        assert_memory_equal(together[i].token[1], sampled.token[1], sizeof(sampled.token[1]));
+        start_text(d[i], 2, NULL);
+        speclab_decoder_drop(d[i]);
+        assert_int_equal(speclab_decoder_active(d[i]), 0);
+        assert_int_equal(together[i].n[2], 0); // dropped without a report
+    }
+    const struct speclab_request wrong = {
+        .prompt = (int32_t[]){ 1 }, .n = 1, .max_tokens = 1, .sampling = "temperature=cold"
+    };
+    assert_false(speclab_decoder_start(d[0], &wrong, &error));
+    assert_non_null(strstr(error.text, "temperature"));
+    assert_true(speclab_decoder_has_free_slot(d[0]));
+    for (int i = 0; i < 2; i++)
+        speclab_decoder_destroy(d[i]);
+}
+
+static void the_library_has_the_version_of_its_header(void **state)
+{
+    assert_int_equal(speclab_interface(), SPECLAB_VERSION);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_reports_its_draft_its_decision_and_their_rows),
+        cmocka_unit_test(decoders_on_a_target_take_turns),
+        cmocka_unit_test(the_library_has_the_version_of_its_header),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
