@@ -55,7 +55,7 @@ struct tensor tensor_rows(struct tensor t, int64_t first, int64_t n)
     assert(first >= 0 && n >= 0 && first + n <= t.rows && t.packed == NULL);
     struct tensor view =
         tensor_of((char *)t.data + (size_t)first * type_row_bytes(t.type, t.width), t.type, n, t.width);
-    view.planes = first == 0 ? t.planes : 0;
+    view.rounded = first == 0 ? t.rounded : 0;
     return view;
 }
 

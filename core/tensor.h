@@ -33,7 +33,7 @@ struct tensor {
     void *packed; // packed weights in the layout of the backend, if its prepare() made them; otherwise NULL
     // The backend's number of the rounded form of these rows, if the operation that computed them left one for products
     // to read (kernels/backend.h); 0: none.
-    uint64_t planes;
+    uint64_t rounded;
 };
 
 bool type_has_blocks(enum type type);                                     // the type has scales
@@ -46,5 +46,5 @@ size_t type_row_bytes(enum type type, int64_t width);
 size_t tensor_bytes(struct tensor t);
 struct tensor tensor_of(void *data, enum type type, int64_t rows, int64_t width);
 struct tensor tensor_rows(struct tensor t, int64_t first,
-                          int64_t n);           // view of rows first .. first + n; planes: if first is 0
+                          int64_t n);           // view of rows first .. first + n; rounded: if first is 0
 bool type_from_ggml(int ggml, enum type *type); // false: not a supported type

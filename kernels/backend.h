@@ -180,7 +180,7 @@ struct backend {
     void *(*packed)(struct backend *b, struct tensor w, size_t *bytes);
 
     // Products read a special form of their input: rounded, and in the order of the weights. An operation that makes
-    // the input of a product may also write that form. It then returns `out` with a number (struct tensor: planes) by
+    // the input of a product may also write that form. It then returns `out` with a number (struct tensor: rounded) by
     // which the product finds the form. The number belongs to that value alone, and is void when an operation writes to
     // the value; `upload` ignores it. A device keeps few of these forms, and a product makes the form if its input has
     // none.

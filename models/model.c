@@ -357,7 +357,7 @@ static bool allocate_tapped(struct model *m, int taps, struct error *err)
     return true;
 }
 
-// Returns `last`, with its planes if the last operation left some. layer: (n); NULL: all layers.
+// Returns `last`, with its rounded form if the last operation left one. layer: (n); NULL: all layers.
 static struct tensor run_layers(struct model *m, struct kv_cache *c, const struct layout *layout,
                                 const struct taps *taps, const int *layer, int n, struct tensor x, struct tensor last)
 {

@@ -544,7 +544,7 @@ def phases_of(word, p):
     """(name, seconds, function, its arguments after p) of a word, the most important first, and the seconds of all."""
     cuda = tests_with_cuda()
     one = {"rows": "1,16,64", "contexts": "1024"}
-    right = ["test_rings", "test_planes", "test_graphs", "test_device_verification 20", "test_device_drafts", "test_matmul cuda", "test_attention cuda",
+    right = ["test_rings", "test_rounded", "test_graphs", "test_device_verification 20", "test_device_drafts", "test_matmul cuda", "test_attention cuda",
              "test_row_operations cuda", "test_probabilities"]
     rest = [name for name in cuda if not any(t.split()[0] == name for t in right)] + ["test_bisect_device 24"]
     start = [("machine", 10, machine), ("programs", 30 if word == "measure" else 240, programs, "speclab", "write_small_model", *cuda)]

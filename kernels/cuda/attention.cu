@@ -335,7 +335,7 @@ struct tensor cuda_attend(struct backend *b, struct tensor out, struct tensor q,
     const struct layout in_short = a.short_cache ? short_layout(cuda_see(c, s)) : *cuda_see(c, s), *d = &in_short;
     const struct reach extent = c->reach.splits > 0 ? c->reach : attention_extent(s);
     const bool fast = attention_has_mma(keys.type, head_dim) && rotated == head_dim && a.cap == 0 && a.window == 0;
-    out = without_planes(c, out);
+    out = without_rounded(c, out);
     struct attend_call call = {};
     call.out = (float *)out.data;
     call.q = (const float *)q.data;
@@ -361,15 +361,15 @@ struct tensor cuda_attend(struct backend *b, struct tensor out, struct tensor q,
     call.scale = (a.cap > 0 ? 1 : LOG2_E) * (a.scale != 0 ? a.scale : 1 / sqrtf((float)head_dim));
     call.cap = a.cap;
     call.window = a.window;
-    const bool has_planes = head_dim % WARP == 0 && out.width == round_width(out.width) &&
-                            rounding_for(c, -1, s->n, out.width, &call.planes);
+    const bool rounds = head_dim % WARP == 0 && out.width == round_width(out.width) &&
+                        rounding_for(c, -1, s->n, out.width, &call.rounded);
     if (!call.stores)
         attention_store(c, call, keys.type);
     if (fast)
         attention_mma(c, call, extent);
     else
         attention_plain(c, call, extent, keys.type);
-    return has_planes ? with_planes(c, out) : out;
+    return rounds ? with_rounded(c, out) : out;
 }
 
 } // namespace DEVICE_SPACE

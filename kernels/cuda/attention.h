@@ -45,7 +45,7 @@ struct attend_call {
     int parts;         // upper bound of the parts of a row
     float *sums;       // (n, heads, parts, head_dim + AFTER_SUMS): of rows with several parts, sums and struct softmax
     unsigned *arrived; // (row_blocks, kv_heads * head_blocks) blocks that have ended; 0 between launches
-    struct rounding planes;
+    struct rounding rounded; // of out
 };
 
 struct share {                // the work of a block
@@ -222,10 +222,10 @@ __device__ inline void write_rows(const struct attend_call &c, const struct shar
         if constexpr (N == 4) {
             if (at < end)
                 *(float4 *)out = make_float4(x[0], x[1], x[2], x[3]);
-            round_four(c.planes, row, k, at < end, x);
+            round_four(c.rounded, row, k, at < end, x);
         } else if (at < end) {
             *out = x[0];
-            round_number(c.planes, row, k, x[0]);
+            round_number(c.rounded, row, k, x[0]);
         }
     }
 }

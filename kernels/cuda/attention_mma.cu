@@ -302,24 +302,6 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct att
 
 // ---- launches
 
-template <int HD, int QUERY_TILES> static void set_shared_memory(struct cuda *c)
-{
-    static_assert(sizeof(mma_scratch<HD, QUERY_TILES>) <= 98 << 10,
-                  "available on every device from compute capability 8.0, two blocks at a time on the H200");
-    cuda_note(c,
-              cudaFuncSetAttribute(mma_kernel<HD, QUERY_TILES>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   (int)sizeof(mma_scratch<HD, QUERY_TILES>)),
-              "shared memory for attention");
-}
-
-void attention_set_shared_memory(struct cuda *c)
-{
-    set_shared_memory<64, 1>(c), set_shared_memory<64, 2>(c);
-    set_shared_memory<80, 1>(c), set_shared_memory<80, 2>(c);
-    set_shared_memory<96, 1>(c), set_shared_memory<96, 2>(c);
-    set_shared_memory<128, 1>(c), set_shared_memory<128, 2>(c);
-}
-
 bool attention_has_mma(enum type type, int head_dim)
 {
     return type == BF16 && (head_dim == 64 || head_dim == 80 || head_dim == 96 || head_dim == 128);
@@ -327,10 +309,14 @@ bool attention_has_mma(enum type type, int head_dim)
 
 template <int HD, int QUERY_TILES> static void launch(struct cuda *c, struct attend_call call)
 {
+    static uint64_t allowed;
     if (!attention_reserve(c, &call))
         return;
     const dim3 grid((unsigned)call.row_blocks, (unsigned)(call.kv_heads * call.head_blocks), (unsigned)call.parts);
     constexpr size_t bytes = sizeof(mma_scratch<HD, QUERY_TILES>);
+    static_assert(bytes <= 98 << 10,
+                  "two blocks at a time on the H200, one on every device from compute capability 8.0 on");
+    cuda_allow_shared(c, (const void *)mma_kernel<HD, QUERY_TILES>, bytes, &allowed);
     // Outside a graph, kernels that are still running may write the layout, or move rows of the prefix.
     QUEUE_EARLY_IF(c, graphs_capturing(c->graphs), (mma_kernel<HD, QUERY_TILES>), grid, THREADS, bytes, call);
     cuda_launched(c, "attend");

@@ -194,17 +194,14 @@ static bool convert_input(struct cuda *c, struct tensor x, const uint16_t **to)
 // Returns false and records the error if memory is exhausted.
 static bool round_for(struct cuda *c, struct tensor x, const struct product *p, int count, struct input *to)
 {
-    struct input_forms forms = {};
-    struct inputs in = {};
-    bool bf16 = false;
+    bool bf16 = false, floats = false;
     for (int i = 0; i < count; i++) {
         const struct packed *w = packed_of(p[i].w);
         bf16 = bf16 || w->type == BF16;
-        forms.floats = forms.floats || (w->type == F32 && w->activations == ACTIVATIONS_BF16);
+        floats = floats || (w->type == F32 && w->activations == ACTIVATIONS_BF16);
     }
-    if (!round_input(c, x, forms, &in))
+    if (floats && (to->rounded = round_floats(c, x)) == NULL)
         return false;
-    to->rounded = in.floats;
     c->writes += !bf16; // what was converted may be written by this product
     return !bf16 || convert_input(c, x, &to->bf16);
 }

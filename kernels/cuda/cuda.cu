@@ -58,6 +58,18 @@ void cuda_launched(struct cuda *c, const char *what)
     c->fault = cudaSuccess;
 }
 
+void cuda_allow_shared(struct cuda *c, const void *kernel, size_t bytes, uint64_t *done)
+{
+    const uint64_t bit = (uint64_t)1 << (c->device % 64);
+    if ((__atomic_load_n(done, __ATOMIC_RELAXED) & bit) != 0 && c->device < 64)
+        return;
+    cuda_use(c);
+    const cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    cuda_note(c, e, "shared memory of a kernel");
+    if (e == cudaSuccess)
+        __atomic_fetch_or(done, bit, __ATOMIC_RELAXED);
+}
+
 // ---- memory
 
 static void *cuda_alloc(struct backend *b, size_t bytes)
@@ -296,7 +308,7 @@ static enum activations cuda_rounds_to(struct backend *b, enum activations wante
 {
     (void)b;
     if (wanted == ACTIVATIONS_DEFAULT)
-        return weights == F32 || weights == F16 ? ACTIVATIONS_F32 : ACTIVATIONS_BF16;
+        return weights == F32 ? ACTIVATIONS_F32 : ACTIVATIONS_BF16;
     return wanted == ACTIVATIONS_INT8 ? ACTIVATIONS_DEFAULT : wanted;
 }
 
@@ -307,8 +319,8 @@ static void cuda_destroy(struct backend *b)
         cudaStreamSynchronize(c->stream);
     cublas_close(c);
     struct space *const all[] = {
-        &c->layout,  &c->planes[0].space, &c->planes[1].space, &c->floats, &c->gate,  &c->grouped,
-        &c->partial, &c->arrived,         &c->verify,          &c->best,   &c->parts, &c->panel
+        &c->layout,  &c->rounded[0].space, &c->rounded[1].space, &c->floats, &c->gate,  &c->grouped,
+        &c->partial, &c->arrived,          &c->verify,           &c->best,   &c->parts, &c->panel
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         cuda_release(b, all[i]->data);
@@ -448,8 +460,6 @@ static struct cuda *open_device(const char *name, int device, struct error *err)
         cuda_destroy(&c->backend);
         return fail_on(name, device, e, "no stream, no pinned memory, or no events", err);
     }
-    attention_set_shared_memory(c);
-    matmul_large_set_shared_memory(c);
     snprintf(c->description, sizeof(c->description), "%.80s (cuda:%d), compute capability %d.%d, %d multiprocessors",
              p.name, device, p.major, p.minor, p.multiProcessorCount);
     return c;

@@ -1,7 +1,7 @@
 // cuda.h - the backend on an NVIDIA GPU: what its own files share. For .cu files only.
 //
 // One stream; operations are queued on it in order. Tensors of a pass are floats in device memory, as on the CPU; matmul reads its
-// input in planes (round.cu), and weights as packed by prepare.cu.
+// input rounded (round.cu), and weights as packed by prepare.cu.
 #pragma once
 #include <assert.h>
 #include <stddef.h>
@@ -31,23 +31,30 @@ struct ring { // pinned host memory that uploads are copied from, so that they d
 };
 enum { RING = 4 << 20 };
 
-// Planes of bfloat16 that add up to a tensor: one, or three, the largest first (round.h). 8 rows and 32 k make a tile of
-// 512 bytes, a lane's eight numbers adjacent: k = 4 t .. + 3 and 16 + 4 t .. + 3 of row g.
+// A tensor rounded to bfloat16 as products read it, laid out like weights (packed.h): 8 rows and 32 k make a tile of 512 bytes, a
+// lane's eight numbers adjacent: k = 4 t .. + 3 and 16 + 4 t .. + 3 of row g.
 struct rounded {
     int n, tiles;      // of eight rows: 1, 2, 4 or a multiple of 8; outputs of rows beyond n are not read
     int blocks;        // of 32 k, an even number of them
-    const uint4 *data; // (blocks, tiles, planes, lanes); NULL: none
-    const float *sums; // (blocks, 2, 8 * tiles): of each row's 16 k, for weights with offsets (planes_buffer: sums)
+    const uint4 *data; // (blocks, tiles, lanes); NULL: none
+    const float *sums; // (blocks, 2, 8 * tiles): of each row's 16 k, for weights with offsets (rounded_buffer: sums)
 };
 
-struct planes_buffer { // planes of one tensor (round.cu)
-    struct space space;
-    uint64_t number; // struct tensor: planes; 0: no value has it
-    int64_t rows, width;
-    bool sums; // they are written: some weight of this backend has offsets
-    struct rounded one, three;
+// Where a kernel writes such rows.
+struct rounding {
+    int tiles;      // of eight rows
+    uint16_t *data; // struct rounded's; NULL: nothing is written
+    float *sums;    // NULL: no weight reads them
 };
-enum { PLANES_BUFFERS = 2 }; // an operation may read one and write the other
+
+struct rounded_buffer { // of one tensor (round.cu)
+    struct space space;
+    uint64_t number; // struct tensor: rounded; 0: no value has it
+    int64_t width;
+    bool sums; // they are written: some weight of this backend has offsets
+    struct rounded rows;
+};
+enum { ROUNDED_BUFFERS = 2 }; // an operation may read one and write the other
 
 struct reach {  // what attention's launches depend on besides the number of rows; larger values do no harm
     int splits; // of the longest row
@@ -78,14 +85,14 @@ struct cuda {
     void *host;            // a pass's layout before it is uploaded
     size_t host_bytes;
     struct ring ring;
-    struct space layout;      // the pass's, as uploaded
-    struct layout see;        // with its arrays on the device
-    uint64_t layouts;         // number of the last one uploaded
-    int read_one, read_three; // number of weights whose products read one plane, three
-    int read_sums;            // of those with offsets, which read sums
-    struct planes_buffer planes[PLANES_BUFFERS];
-    int last_planes;        // the buffer that was written last
-    uint64_t planes_number; // the last number given out
+    struct space layout; // the pass's, as uploaded
+    struct layout see;   // with its arrays on the device
+    uint64_t layouts;    // number of the last one uploaded
+    int read_rounded,
+        read_sums; // number of weights whose products read rounded rows; of those with offsets, which read sums
+    struct rounded_buffer rounded[ROUNDED_BUFFERS];
+    int last_rounded;        // the buffer that was written last
+    uint64_t rounded_number; // the last number given out
     struct graphs *graphs;
     struct reach reach;         // of the graph that is being captured; splits 0: of the pass itself
     uint64_t releases;          // of memory that a graph may know
@@ -197,8 +204,8 @@ struct row_numbers {
 };
 struct row_numbers row_numbers_of(const int32_t *row, int64_t n); // the first of n
 
-void attention_set_shared_memory(struct cuda *c);    // attention_mma.cu: sets the shared memory of its kernels, once
-void matmul_large_set_shared_memory(struct cuda *c); // matmul_large.cu: likewise
+// Allows a kernel its dynamic shared memory on the device, before its first launch there. done: a bit for each device.
+void cuda_allow_shared(struct cuda *c, const void *kernel, size_t bytes, uint64_t *done);
 // top_k.cu: token, log_p (rows, k) on the device.
 void top_k_queue(struct cuda *c, struct tensor logits, int k, int32_t *token, float *log_p);
 struct reach attention_extent(const struct layout *s);

@@ -3,7 +3,7 @@
 //
 // A key has everything that the launches depend on. The first time the operations are queued one by one, so that all workspaces reach
 // their size; the second time their launches are captured; from then on the graph is launched. The results are the same in each case,
-// the planes of the last operation included. Graphs contain addresses: releasing memory, or enlarging a workspace, ends all graphs.
+// the rounded rows of the last operation included. Graphs contain addresses: releasing memory, or enlarging a workspace, ends all graphs.
 //
 // If a graph cannot be made, the operations are queued one by one, then and from then on, and backend.log gets the reason, once. Under
 // SPECLAB_CUDA_SYNC there are no graphs.
@@ -23,7 +23,7 @@ struct key {
     const void *whose, *cache;
     int fact[GRAPH_KEY_FACTS], n, words, length;
     struct reach reach;
-    int planes; // that operations write for products: one, three or both, with or without sums
+    int rounds; // what operations write for products: rounded rows, their sums
 };
 static_assert(sizeof(struct key) == 2 * sizeof(void *) + (GRAPH_KEY_FACTS + 6) * sizeof(int), "compared as bytes");
 
@@ -33,8 +33,8 @@ struct graph {
     bool queued;          // its operations have been queued once
     cudaGraphExec_t exec; // NULL: it was not captured
     struct tensor out;    // what its operations returned
-    int buffer;           // of out's planes
-    struct planes_buffer planes;
+    int buffer;           // of out's rounded rows
+    struct rounded_buffer rounded;
 };
 
 struct graphs {
@@ -76,7 +76,7 @@ static struct key key_of(const struct cuda *c, const struct graph_key *r)
     k.reach = attention_extent(r->see);
     k.reach.splits = rounded_up(k.reach.splits);
     k.reach.runs = rounded_up(k.reach.runs);
-    k.planes = (c->read_one != 0) + 2 * (c->read_three != 0) + 4 * (c->read_sums != 0);
+    k.rounds = (c->read_rounded != 0) + 2 * (c->read_sums != 0);
     return k;
 }
 
@@ -141,35 +141,35 @@ bool graphs_capturing(const struct graphs *g)
 // ---- capture and launch
 
 // The operations that a key names begin with the same buffers every time.
-static void forget_planes(struct cuda *c)
+static void forget_rounded(struct cuda *c)
 {
-    for (int i = 0; i < PLANES_BUFFERS; i++)
-        c->planes[i].number = 0;
-    c->last_planes = 0;
+    for (int i = 0; i < ROUNDED_BUFFERS; i++)
+        c->rounded[i].number = 0;
+    c->last_rounded = 0;
 }
 
-// What the captured operations returned, of which out's planes are in a buffer.
+// What the captured operations returned, of which out's rounded rows are in a buffer.
 static void note_out(const struct cuda *c, struct graph *e, struct tensor out)
 {
     e->out = out;
     e->buffer = -1;
-    for (int i = 0; i < PLANES_BUFFERS && out.planes != 0; i++)
-        if (c->planes[i].number == out.planes)
+    for (int i = 0; i < ROUNDED_BUFFERS && out.rounded != 0; i++)
+        if (c->rounded[i].number == out.rounded)
             e->buffer = i;
     if (e->buffer >= 0)
-        e->planes = c->planes[e->buffer];
+        e->rounded = c->rounded[e->buffer];
 }
 
 // The same after a launch, under a new number.
 static struct tensor out_of(struct cuda *c, const struct graph *e)
 {
     if (e->buffer < 0)
-        return without_planes(c, e->out);
-    const struct space space = c->planes[e->buffer].space;
-    c->planes[e->buffer] = e->planes;
-    c->planes[e->buffer].space = space;
-    c->last_planes = e->buffer;
-    return with_planes(c, e->out);
+        return without_rounded(c, e->out);
+    const struct space space = c->rounded[e->buffer].space;
+    c->rounded[e->buffer] = e->rounded;
+    c->rounded[e->buffer].space = space;
+    c->last_rounded = e->buffer;
+    return with_rounded(c, e->out);
 }
 
 static void log_off(struct cuda *c, const char *why)
@@ -189,7 +189,7 @@ static void disable_graphs(struct cuda *c, cudaError_t e, const char *what)
     c->graphs->disabled = true;
     log_off(c, c->err.text);
     c->failed = false;
-    forget_planes(c);
+    forget_rounded(c);
 }
 
 static bool launch(struct cuda *c, const struct graph *e)
@@ -239,7 +239,7 @@ bool cuda_graph_launch(struct backend *b, const struct graph_key *r, struct tens
     cuda_use(c);
     cuda_see(c, r->see); // before it: it is uploaded
     c->writes++;
-    forget_planes(c);
+    forget_rounded(c);
     forget_stale(c);
     if (c->waits && !g->disabled) {
         g->disabled = true;

@@ -1,23 +1,16 @@
 // matmul.cu - the choice of kernels for products of one input: how the input is rounded, which kernel computes each product, and
 // which products share a launch.
-#include "kernels/cuda/slice.h"
+#include "kernels/cuda/round.h"
 
 namespace DEVICE_SPACE
 {
 
-static void add_form(struct input_forms *w, const struct packed *p)
-{
-    if (p->form == FORM_RAW)
-        w->floats = w->floats || !needs_three_planes(p);
-    else
-        *(needs_three_planes(p) ? &w->three : &w->one) = true;
-}
-
-static void run_plain(struct cuda *c, struct tensor x, const struct inputs *in, const struct product *q)
+// Products with f32 weights, and all with f32 activations, are those of matmul_plain.cu. floats: x rounded, for f32 weights with bf16 activations.
+static void run_plain(struct cuda *c, struct tensor x, const float *floats, const struct product *q)
 {
     const struct packed *p = packed_of(q->w);
-    matmul_plain_run(c, (float *)q->out.data, needs_three_planes(p) ? (const float *)x.data : in->floats, (int)x.rows,
-                     p->raw, p->type, p->rows, p->k, (const float *)q->bias.data, q->add);
+    matmul_plain_run(c, (float *)q->out.data, p->activations == ACTIVATIONS_BF16 ? floats : (const float *)x.data,
+                     (int)x.rows, p->raw, p->type, p->rows, p->k, (const float *)q->bias.data, q->add);
 }
 
 static struct part part_of(const struct product *q)
@@ -25,96 +18,80 @@ static struct part part_of(const struct product *q)
     return { *packed_of(q->w), (float *)q->out.data, (const float *)q->bias.data, q->add };
 }
 
-static struct large_matmul large_of(const struct rounded &x, const struct product *p)
-{
-    return { { *packed_of(p->w), {} }, x, (float *)p->out.data, (const float *)p->bias.data, p->add };
-}
-
 // Whether a product takes a launch of matmul_large.cu. Without bulk copies, matmul_small.cu reads four bytes of x per byte of bf16 weights at 64 rows,
 // matmul_large.cu one; but it needs two blocks per multiprocessor. The choice does not change the result.
-static bool is_large(const struct cuda *c, const struct large_matmul *s, bool gated)
+static bool is_large(const struct cuda *c, const struct work &k, bool gated)
 {
-    return s->x.n > MAX_SMALL_ROWS ||
-           (!c->bulk && s->x.n > 16 && matmul_large_blocks(s, gated) >= 2 * (int64_t)c->processors);
+    return k.x.n > MAX_SMALL_ROWS ||
+           (!c->bulk && k.x.n > 16 && matmul_large_blocks(k, gated) >= 2 * (int64_t)c->processors);
 }
 
-static bool in_rings(const struct cuda *c, const struct packed *w)
+static void run_work(struct cuda *c, const struct work &k, bool gated)
 {
-    return c->bulk && !needs_three_planes(w);
-}
-
-static void run_small(struct cuda *c, const struct work &k, bool gated)
-{
-    if (in_rings(c, &k.s.part[0].w))
+    if (is_large(c, k, gated))
+        matmul_large_run(c, k, gated);
+    else if (c->bulk)
         matmul_ring_run(c, k, gated);
     else
         matmul_small_run(c, k, gated);
 }
 
 // Weights with the same packing share a launch, unless the product is large: then each launch has enough work.
-static void run(struct cuda *c, struct tensor x, const struct inputs *in, const struct product *p, int count)
+static void run(struct cuda *c, const struct rounded &x, const struct product *p, int count)
 {
     bool done[MAX_PRODUCTS] = {};
     for (int i = 0; i < count; i++) {
-        const struct packed *w = packed_of(p[i].w);
-        assert(p[i].out.rows == x.rows && p[i].out.width == w->rows && w->k == x.width);
-        assert(p[i].out.type == F32 && x.type == F32);
-        without_planes(c, p[i].out);
-        const struct large_matmul large = large_of(needs_three_planes(w) ? in->three : in->one, &p[i]);
-        if (w->form == FORM_RAW)
-            run_plain(c, x, in, &p[i]);
-        else if (is_large(c, &large, false))
-            matmul_large_run(c, &large, false);
-        else if (!done[i]) {
-            struct work k = {};
-            k.s.x = large.x;
-            for (int j = i; j < count; j++) {
-                const struct large_matmul other = large_of(large.x, &p[j]);
-                if (!done[j] && same_packing(w, packed_of(p[j].w)) && !is_large(c, &other, false)) {
-                    k.s.part[k.s.count++] = part_of(&p[j]);
-                    done[j] = true;
-                }
+        struct work k = { x, 1, { part_of(&p[i]) } };
+        if (done[i] || k.part[0].w.form == FORM_RAW)
+            continue;
+        for (int j = i + 1; j < count && !is_large(c, k, false); j++) {
+            const struct work other = { x, 1, { part_of(&p[j]) } };
+            if (!done[j] && same_packing(&k.part[0].w, &other.part[0].w) && !is_large(c, other, false)) {
+                k.part[k.count++] = other.part[0];
+                done[j] = true;
             }
-            run_small(c, k, false);
         }
+        run_work(c, k, false);
     }
 }
 
 void cuda_matmul(struct backend *b, struct tensor x, const struct product *p, int count)
 {
     struct cuda *c = (struct cuda *)b;
-    struct input_forms forms = {};
-    struct inputs in = {};
-    assert(count <= MAX_PRODUCTS);
-    for (int i = 0; i < count; i++)
-        add_form(&forms, packed_of(p[i].w));
-    if (x.rows == 0 || !round_input(c, x, forms, &in))
-        return;
-    run(c, x, &in, p, count);
+    struct rounded rounded = {};
+    const float *floats = NULL;
+    assert(count <= MAX_PRODUCTS && x.type == F32);
+    for (int i = 0; i < count && x.rows > 0; i++) {
+        const struct packed *w = packed_of(p[i].w);
+        assert(p[i].out.rows == x.rows && p[i].out.width == w->rows && w->k == x.width && p[i].out.type == F32);
+        if (w->form != FORM_RAW && rounded.data == NULL && round_input(c, x, &rounded) < 0)
+            return;
+        if (w->form == FORM_RAW && w->activations == ACTIVATIONS_BF16 && floats == NULL &&
+            (floats = round_floats(c, x)) == NULL)
+            return;
+    }
+    for (int i = 0; i < count && x.rows > 0; i++) {
+        without_rounded(c, p[i].out);
+        if (packed_of(p[i].w)->form == FORM_RAW)
+            run_plain(c, x, floats, &p[i]);
+    }
+    if (rounded.data != NULL)
+        run(c, rounded, p, count);
 }
 
 // For weights that can share a launch.
 static struct tensor run_gated(struct cuda *c, struct tensor out, struct tensor x, const struct product p[2],
                                enum gate_function f)
 {
-    const struct packed *g = packed_of(p[0].w), *u = packed_of(p[1].w);
-    struct input_forms forms = {};
-    struct inputs in = {};
-    add_form(&forms, g);
-    out = without_planes(c, out);
-    if (x.rows == 0 || !round_input(c, x, forms, &in))
+    struct work k = { {}, 2, { part_of(&p[0]), part_of(&p[1]) }, f };
+    out = without_rounded(c, out);
+    const int read = x.rows > 0 ? round_input(c, x, &k.x) : -1;
+    if (read < 0)
         return out;
-    const struct rounded &input = needs_three_planes(g) ? in.three : in.one;
-    const struct large_matmul large = { { *g, *u }, input, (float *)out.data, NULL, false, f };
-    if (is_large(c, &large, true)) {
-        matmul_large_run(c, &large, true);
-        return out;
-    }
-    struct work k = { { input, 2, { part_of(&p[0]), part_of(&p[1]) } }, {}, f };
-    const bool has_planes =
-        out.width == round_width(out.width) && rounding_for(c, in.read, out.rows, out.width, &k.planes);
-    run_small(c, k, true);
-    return has_planes ? with_planes(c, out) : out;
+    const bool rounds = !is_large(c, k, true) && out.width == round_width(out.width) &&
+                        rounding_for(c, read, out.rows, out.width, &k.rounded);
+    run_work(c, k, true);
+    return rounds ? with_rounded(c, out) : out;
 }
 
 struct tensor cuda_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up,
@@ -135,7 +112,7 @@ struct tensor cuda_gated(struct backend *b, struct tensor out, struct tensor x, 
     p[1].out = tensor_of(buffer, F32, out.rows, out.width);
     b->matmul(b, x, p, 2);
     cuda_glu(b, out, out, p[1].out, f);
-    out.planes = 0;
+    out.rounded = 0;
     return out;
 }
 
@@ -161,7 +138,7 @@ static void run_groups(struct cuda *c, struct tensor out, struct tensor x, const
     k.w = *packed_of(g->w);
     k.out = (float *)out.data;
     k.f = f;
-    if (!round_groups(c, x, row, g, count, needs_three_planes(&k.w), &k.x))
+    if (!round_groups(c, x, row, g, count, &k.x))
         return;
     int tile = 0, done = 0;
     for (int i = 0; i < count; i++) {
@@ -209,13 +186,13 @@ static void run_each_group(struct cuda *c, struct tensor out, struct tensor x, c
     }
 }
 
-// The planes of x, if it has any, are not those of groups: its rows are rounded again, as they are gathered.
+// The rounded rows of x, if it has any, are not those of groups: they are rounded again, as they are gathered.
 struct tensor cuda_grouped(struct backend *b, struct tensor out, struct tensor x, const int32_t *row,
                            const struct row_group *g, int count, enum gate_function f)
 {
     struct cuda *c = (struct cuda *)b;
     assert(out.type == F32 && x.type == F32 && (row != NULL || x.rows == out.rows));
-    out = without_planes(c, out);
+    out = without_rounded(c, out);
     if (out.rows > 0 && c->cublas == NULL && can_group(g, count))
         run_groups(c, out, x, row, g, count, f);
     else if (out.rows > 0)

@@ -20,10 +20,10 @@ enum {
     BAND = 8, // blocks: see corner_of
 };
 
-template <int FORM, int SCALING, int PLANES, int SIDE> struct alignas(16) stage {
+template <int FORM, int SCALING, int SIDE> struct alignas(16) stage {
     static constexpr int BLOCKS = form_unit(FORM) / GROUP;
     uint4 quants[SIDE / TILE][form_loads(FORM)][WARP];
-    uint4 x[BLOCKS][SIDE / 8][PLANES][WARP];
+    uint4 x[BLOCKS][SIDE / 8][WARP];
     alignas(16) uint32_t scales[at_least_1(SIDE / TILE * 8 * scale_words(SCALING))]; // (tiles, g, words)
     alignas(16) uint32_t supers[at_least_1(SIDE / TILE * 8 * super_words(SCALING))];
     alignas(16) float sums[at_least_1(has_offset(SCALING) * BLOCKS * 2 * SIDE)]; // (blocks, 2, SIDE)
@@ -40,9 +40,9 @@ struct corner { // first tiles of a block
 
 // Blocks that run at the same time should share their reads of weights and x: they are ordered in bands of BAND columns of x, in
 // which the blocks of a row are neighbours. The part of x in a band stays in L2.
-template <int SIDE> __device__ static struct corner corner_of(const struct large_matmul &s, bool gated)
+template <int SIDE> __device__ static struct corner corner_of(const struct work &s, bool gated)
 {
-    const int per_row = SIDE / TILE >> gated, rows = (s.w[0].tiles + per_row - 1) / per_row;
+    const int per_row = SIDE / TILE >> gated, rows = (s.part[0].w.tiles + per_row - 1) / per_row;
     const int columns = (s.x.tiles * 8 + SIDE - 1) / SIDE;
     const int band = (int)blockIdx.x / (BAND * rows), in = (int)blockIdx.x % (BAND * rows);
     const int width = min(BAND, columns - band * BAND);
@@ -53,26 +53,26 @@ template <int SIDE> __device__ static struct corner corner_of(const struct large
 
 // What a warp copies: the tile of weights with the warp's number, and every WARPS-th fragment of x.
 struct source {
-    int weight, unit; // index in large_matmul.w; first unit of the tile
+    int weight, unit; // index of the part; first unit of the tile
     int x, tiles;     // first tile of x, and number of tiles from there on
 };
 
 template <int SIDE>
-__device__ inline struct source source_of(const struct large_matmul &s, bool gated, const struct corner &corner)
+__device__ inline struct source source_of(const struct work &s, bool gated, const struct corner &corner)
 {
     const int warp = threadIdx.x / WARP,
-              tile = min(corner.row + (warp >> gated), s.w[0].tiles - 1); // clamped to existing tiles
-    return { gated ? warp % 2 : 0, tile * s.w[0].units, corner.column, s.x.tiles - corner.column };
+              tile = min(corner.row + (warp >> gated), s.part[0].w.tiles - 1); // clamped to existing tiles
+    return { gated ? warp % 2 : 0, tile * s.part[0].w.units, corner.column, s.x.tiles - corner.column };
 }
 
 // Starts the copies of a warp's share of a unit: the weights, which no kernel writes, and the input. Missing tiles of x are not copied:
 // no output depends on them.
-template <int FORM, int SCALING, int PLANES, int SIDE>
-__device__ inline void copy_weights(struct stage<FORM, SCALING, PLANES, SIDE> *to, const struct large_matmul &s,
+template <int FORM, int SCALING, int SIDE>
+__device__ inline void copy_weights(struct stage<FORM, SCALING, SIDE> *to, const struct work &s,
                                     const struct source &source, int unit)
 {
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    const struct packed &w = s.w[source.weight];
+    const struct packed &w = s.part[source.weight].w;
     const int64_t at = source.unit + unit;
     UNROLL
     for (int i = 0; i < form_loads(FORM); i++)
@@ -85,8 +85,8 @@ __device__ inline void copy_weights(struct stage<FORM, SCALING, PLANES, SIDE> *t
                    w.supers + at / 4 * 8 * super_words(SCALING) + 4 * lane);
 }
 
-template <int FORM, int SCALING, int PLANES, int SIDE>
-__device__ inline void copy_input(struct stage<FORM, SCALING, PLANES, SIDE> *to, const struct large_matmul &s,
+template <int FORM, int SCALING, int SIDE>
+__device__ inline void copy_input(struct stage<FORM, SCALING, SIDE> *to, const struct work &s,
                                   const struct source &source, int unit)
 {
     constexpr int WARPS = SIDE / TILE, BLOCKS = form_unit(FORM) / GROUP;
@@ -94,11 +94,11 @@ __device__ inline void copy_input(struct stage<FORM, SCALING, PLANES, SIDE> *to,
     UNROLL
     for (int b = 0; b < BLOCKS; b++) {
         const int64_t tile = (int64_t)(unit * BLOCKS + b) * s.x.tiles + source.x;
-        const uint4 *x = s.x.data + (tile * PLANES + warp) * WARP + lane;
+        const uint4 *x = s.x.data + (tile + warp) * WARP + lane;
         UNROLL
-        for (int i = 0; i < 2 * PLANES; i++)
-            if (i * WARPS + warp < source.tiles * PLANES)
-                copy_async(&to->x[b][0][0][0] + (i * WARPS + warp) * WARP + lane, x + i * WARPS * WARP);
+        for (int i = 0; i < 2; i++)
+            if (i * WARPS + warp < source.tiles)
+                copy_async(&to->x[b][i * WARPS + warp][lane], x + i * WARPS * WARP);
         const int half = lane / 4, sum = 16 * warp + lane % 4 * 4; // half of the 32 k; first of the rows
         if (has_offset(SCALING) && 2 * warp < source.tiles && lane < 8)
             copy_async(&to->sums[(2 * b + half) * SIDE + sum],
@@ -124,8 +124,8 @@ template <int COLUMNS> struct warp_sums {
 };
 
 // sum += the products of a unit. row, column: first tiles of the warp in the block.
-template <int FORM, int SCALING, int PLANES, int SIDE>
-__device__ inline void multiply(struct warp_sums<SIDE / 16> *sum, const struct stage<FORM, SCALING, PLANES, SIDE> &from,
+template <int FORM, int SCALING, int SIDE>
+__device__ inline void multiply(struct warp_sums<SIDE / 16> *sum, const struct stage<FORM, SCALING, SIDE> &from,
                                 int row, int column, uint32_t minus)
 {
     constexpr int BLOCKS = form_unit(FORM) / GROUP;
@@ -143,16 +143,13 @@ __device__ inline void multiply(struct warp_sums<SIDE / 16> *sum, const struct s
         }
         UNROLL
         for (int c = 0; c < SIDE / 16; c++) {
-            uint4 planes[PLANES];
+            const uint4 x = from.x[b][column + c][lane];
             float2 of_x = make_float2(0, 0);
-            UNROLL
-            for (int p = 0; p < PLANES; p++)
-                planes[p] = from.x[b][column + c][p][lane];
             if constexpr (has_offset(SCALING))
                 of_x = sums_of(&from.sums[2 * b * SIDE + (column + c) * 8 + lane % 4 * 2], SIDE);
             UNROLL
             for (int r = 0; r < 2; r++)
-                add_block<FORM, SCALING, PLANES>(sum->at[r][c], a[r], planes, w[r], of_x);
+                add_block<FORM, SCALING>(sum->at[r][c], a[r], x, w[r], of_x);
         }
         next_block(&w[0]);
         next_block(&w[1]);
@@ -189,23 +186,23 @@ __device__ inline void collect(struct block_sums<SIDE> *to, const struct warp_su
 // Writes the outputs, as write_output() does. Warps write consecutive parts of output rows. With add, several old values are read
 // at a time, to overlap their latencies. Gated, the sums of up are in the tile after that of gate.
 template <int SIDE>
-__device__ inline void write_outputs(const struct large_matmul &s, const struct block_sums<SIDE> &sums,
+__device__ inline void write_outputs(const struct work &s, const struct block_sums<SIDE> &sums,
                                      const struct corner &corner, bool gated)
 {
     enum { BATCH = 8 };
     const int width = SIDE >> gated, step = SIDE * 2 / width, m = (int)threadIdx.x % width;
-    const int64_t rows = s.w[0].rows, out_m = (int64_t)corner.row * TILE + m;
+    const int64_t rows = s.part[0].w.rows, out_m = (int64_t)corner.row * TILE + m;
     if (out_m >= rows)
         return;
     const int at = gated ? m / TILE * 2 * TILE + m % TILE : m, count = min(SIDE, s.x.n - corner.column * 8);
-    const float bias = s.bias != NULL ? s.bias[out_m] : 0;
-    float *out = s.out + corner.column * 8 * rows + out_m;
+    const float bias = s.part[0].bias != NULL ? s.part[0].bias[out_m] : 0;
+    float *out = s.part[0].out + corner.column * 8 * rows + out_m;
     UNROLL_BY(1)
     for (int first = (int)threadIdx.x / width; first < count; first += BATCH * step) {
         float before[BATCH];
         UNROLL
         for (int i = 0; i < BATCH; i++)
-            before[i] = s.add && first + i * step < count ? out[(first + i * step) * rows] : 0;
+            before[i] = s.part[0].add && first + i * step < count ? out[(first + i * step) * rows] : 0;
         UNROLL
         for (int i = 0; i < BATCH; i++) {
             const int n = first + i * step;
@@ -214,24 +211,22 @@ __device__ inline void write_outputs(const struct large_matmul &s, const struct 
             float sum = sums.at[n][at];
             if (gated)
                 sum = passed(sum, s.f) * sums.at[n][at + TILE];
-            if (s.bias != NULL)
+            if (s.part[0].bias != NULL)
                 sum += bias;
-            out[n * rows] = s.add ? before[i] + sum : sum;
+            out[n * rows] = s.part[0].add ? before[i] + sum : sum;
         }
     }
 }
 
-template <int FORM, int SCALING, int PLANES, int SIDE>
-static __global__ void __launch_bounds__(SIDE * 2, SIDE == 128   ? 1
-                                                   : PLANES == 1 ? 3
-                                                                 : 2)
-    large_kernel(const __grid_constant__ struct large_matmul s, bool gated)
+template <int FORM, int SCALING, int SIDE>
+static __global__ void __launch_bounds__(SIDE * 2, SIDE == 128 ? 1 : 3)
+    large_kernel(const __grid_constant__ struct work s, bool gated)
 {
     launch_dependents();
-    using stage_type = struct stage<FORM, SCALING, PLANES, SIDE>;
+    using stage_type = struct stage<FORM, SCALING, SIDE>;
     constexpr int COLUMNS = SIDE / 16, STAGES = stages_of(sizeof(stage_type));
     DYNAMIC_SHARED(stage_type, ring);
-    const int warp = threadIdx.x / WARP, units = s.w[0].units;
+    const int warp = threadIdx.x / WARP, units = s.part[0].w.units;
     __shared__ struct corner block_corner; // for the end, to save registers
     const struct corner corner = corner_of<SIDE>(s, gated);
     if (threadIdx.x == 0)
@@ -239,8 +234,8 @@ static __global__ void __launch_bounds__(SIDE * 2, SIDE == 128   ? 1
     struct source source = source_of<SIDE>(s, gated, corner);
     // The warp's tiles in the block.
     const int row = warp / 2 * 2, column = warp % 2 * COLUMNS;
-    const bool has_tiles = corner.row + (row >> gated) < s.w[0].tiles && corner.column + column < s.x.tiles;
-    const uint32_t minus = 0xC300C300 + (uint32_t)s.w[0].zero * 0x00010001; // -128 - zero
+    const bool has_tiles = corner.row + (row >> gated) < s.part[0].w.tiles && corner.column + column < s.x.tiles;
+    const uint32_t minus = 0xC300C300 + (uint32_t)s.part[0].w.zero * 0x00010001; // -128 - zero
     struct warp_sums<COLUMNS> sum, total;
     sum.fill(0);
     total.fill(-0.0f);      // -0 + x is x, whatever the sign of x
@@ -288,72 +283,41 @@ static __global__ void __launch_bounds__(SIDE * 2, SIDE == 128   ? 1
 
 // ---- the choice of a kernel
 
-template <int FORM, int SCALING, int PLANES, int SIDE> constexpr size_t shared_bytes()
+template <int FORM, int SCALING, int SIDE> constexpr size_t shared_bytes()
 {
-    constexpr size_t stage_type = sizeof(struct stage<FORM, SCALING, PLANES, SIDE>),
-                     sums = sizeof(struct block_sums<SIDE>);
+    constexpr size_t stage_type = sizeof(struct stage<FORM, SCALING, SIDE>), sums = sizeof(struct block_sums<SIDE>);
     return stages_of(stage_type) * stage_type > sums ? stages_of(stage_type) * stage_type : sums;
 }
 
-// Whether blocks of 128 by 128 are possible: they need three stages. f16 weights with three planes take six products per pair of
-// numbers, which need too many registers and are not bound by reads.
-template <int FORM, int SCALING, int PLANES> constexpr bool has_large()
+static int64_t blocks_of(const struct work &k, bool gated, int side)
 {
-    return stages_of(sizeof(struct stage<FORM, SCALING, PLANES, 128>)) >= 3 && !(FORM == FORM_F16 && PLANES == 3);
+    return (int64_t)blocks_for(k.part[0].w.tiles, side / TILE >> gated) * blocks_for(k.x.tiles, side / 8);
 }
 
-static int64_t blocks_of(const struct large_matmul *s, bool gated, int side)
+template <int FORM, int SCALING, int SIDE> static void launch(struct cuda *c, const struct work &k, bool gated)
 {
-    return (int64_t)blocks_for(s->w[0].tiles, side / TILE >> gated) * blocks_for(s->x.tiles, side / 8);
+    static uint64_t allowed;
+    constexpr size_t bytes = shared_bytes<FORM, SCALING, SIDE>();
+    cuda_allow_shared(c, (const void *)large_kernel<FORM, SCALING, SIDE>, bytes, &allowed);
+    QUEUE(c, (large_kernel<FORM, SCALING, SIDE>), (unsigned)blocks_of(k, gated, SIDE), SIDE * 2, bytes, k, gated);
 }
 
-template <int FORM, int SCALING, int PLANES, int SIDE>
-static void launch(struct cuda *c, const struct large_matmul *s, bool gated)
+int64_t matmul_large_blocks(const struct work &k, bool gated)
 {
-    const size_t bytes = shared_bytes<FORM, SCALING, PLANES, SIDE>();
-    QUEUE(c, (large_kernel<FORM, SCALING, PLANES, SIDE>), (unsigned)blocks_of(s, gated, SIDE), SIDE * 2, bytes, *s,
-          gated);
+    return blocks_of(k, gated, 64);
 }
 
 // Large blocks if there are enough of them to keep the processors busy. The choice does not change the result.
-template <int FORM, int SCALING, int PLANES>
-static void choose_side(struct cuda *c, const struct large_matmul *s, bool gated)
+void matmul_large_run(struct cuda *c, const struct work &k, bool gated)
 {
-    if constexpr (has_large<FORM, SCALING, PLANES>())
-        if (4 * blocks_of(s, gated, 128) >= 3 * c->processors) {
-            launch<FORM, SCALING, PLANES, 128>(c, s, gated);
-            return;
-        }
-    launch<FORM, SCALING, PLANES, 64>(c, s, gated);
-}
-
-int64_t matmul_large_blocks(const struct large_matmul *s, bool gated)
-{
-    return blocks_of(s, gated, 64);
-}
-
-void matmul_large_run(struct cuda *c, const struct large_matmul *s, bool gated)
-{
-    with_form(&s->w[0], [&]<int FORM, int SCALING, int PLANES>() { choose_side<FORM, SCALING, PLANES>(c, s, gated); });
-    cuda_launched(c, "matmul");
-}
-
-template <int FORM, int SCALING, int PLANES, int SIDE> static void set_shared_memory(struct cuda *c)
-{
-    if constexpr (SIDE == 64 || has_large<FORM, SCALING, PLANES>())
-        cuda_note(c,
-                  cudaFuncSetAttribute(large_kernel<FORM, SCALING, PLANES, SIDE>,
-                                       cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                       (int)shared_bytes<FORM, SCALING, PLANES, SIDE>()),
-                  "shared memory for products");
-}
-
-void matmul_large_set_shared_memory(struct cuda *c)
-{
-    every_form([&]<int FORM, int SCALING>() {
-        set_shared_memory<FORM, SCALING, 1, 64>(c), set_shared_memory<FORM, SCALING, 1, 128>(c);
-        set_shared_memory<FORM, SCALING, 3, 64>(c), set_shared_memory<FORM, SCALING, 3, 128>(c);
+    with_form(k.part[0].w, [&]<int FORM, int SCALING>() {
+        static_assert(stages_of(sizeof(struct stage<FORM, SCALING, 128>)) >= 3, "a ring");
+        if (4 * blocks_of(k, gated, 128) >= 3 * c->processors)
+            launch<FORM, SCALING, 128>(c, k, gated);
+        else
+            launch<FORM, SCALING, 64>(c, k, gated);
     });
+    cuda_launched(c, "matmul");
 }
 
 } // namespace DEVICE_SPACE

@@ -1,5 +1,5 @@
-// matmul_plain.cu - products with unpacked weights, in the checkpoint's layout, for every type: the reference for the packed
-// products, and the kernel for f32 weights, which have no smaller exact form.
+// matmul_plain.cu - products with unpacked weights, in the checkpoint's layout: of f32 weights, which have no smaller exact form, and of every type
+// with f32 activations, as a reference for the packed products.
 //
 // One warp per row of weights: its lanes are over k, followed by a tree over the lanes. The columns (rows of x) that a warp
 // computes together share the weights only.
@@ -19,9 +19,11 @@ struct plain_matmul {
     int64_t m, k, row_bytes;
     int n;
     bool add;
+    enum type type;
 };
 
-template <enum type T, int C>
+// KNOWN: the type is f32. Others are read one number at a time, whatever they are.
+template <bool KNOWN, int C>
 static __global__ void __launch_bounds__(THREADS) plain_kernel(const __grid_constant__ struct plain_matmul p)
 {
     kernel_prologue();
@@ -35,9 +37,9 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const __grid_cons
     for (int i = 0; i < C; i++) // missing columns repeat the last one
         x[i] = p.x + (first + i < p.n ? first + i : p.n - 1) * p.k;
     float sum[C] = {};
-    UNROLL_BY(C == 1 ? 8 : 2)
+    UNROLL_BY(C == 1 && KNOWN ? 8 : 2)
     for (int64_t k = lane; k < p.k; k += WARP) {
-        const float w = value_at(T, row, k);
+        const float w = KNOWN ? ((const float *)row)[k] : value_at(p.type, row, k);
         UNROLL
         for (int i = 0; i < C; i++)
             sum[i] = fmaf(w, x[i][k], sum[i]);
@@ -50,45 +52,20 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const __grid_cons
     }
 }
 
-template <enum type T> static void run(struct cuda *c, const struct plain_matmul &p)
-{
-    const dim3 one(1, (unsigned)blocks_for(p.m, ROWS)), many((unsigned)blocks_for(p.n, COLUMNS), one.y);
-    if (p.n == 1) {
-        QUEUE(c, (plain_kernel<T, 1>), one, THREADS, 0, p);
-    } else {
-        QUEUE(c, (plain_kernel<T, COLUMNS>), many, THREADS, 0, p);
-    }
-    cuda_launched(c, "matmul");
-}
-
 void matmul_plain_run(struct cuda *c, float *out, const float *x, int n, const uint8_t *rows, enum type type, int64_t m,
                       int64_t k, const float *bias, bool add)
 {
-    const struct plain_matmul p = { out, x, rows, bias, m, k, (int64_t)type_row_bytes(type, k), n, add };
-    switch (type) {
-#define RUN(T) \
-    case T: \
-        run<T>(c, p); \
-        break;
-        RUN(F32)
-        RUN(F16)
-        RUN(BF16)
-        RUN(Q8_0)
-        RUN(Q4_0)
-        RUN(Q4_1)
-        RUN(Q5_0)
-        RUN(Q5_1)
-        RUN(Q4_K)
-        RUN(Q5_K)
-        RUN(Q6_K)
-        RUN(IQ4_NL)
-        RUN(IQ4_XS)
-        RUN(MXFP4)
-        RUN(F8_E4M3)
-#undef RUN
-    case TYPES:
-        break;
-    }
+    const struct plain_matmul p = { out, x, rows, bias, m, k, (int64_t)type_row_bytes(type, k), n, add, type };
+    const dim3 one(1, (unsigned)blocks_for(m, ROWS)), many((unsigned)blocks_for(n, COLUMNS), one.y);
+    if (n == 1 && type == F32)
+        QUEUE(c, (plain_kernel<true, 1>), one, THREADS, 0, p);
+    else if (type == F32)
+        QUEUE(c, (plain_kernel<true, COLUMNS>), many, THREADS, 0, p);
+    else if (n == 1)
+        QUEUE(c, (plain_kernel<false, 1>), one, THREADS, 0, p);
+    else
+        QUEUE(c, (plain_kernel<false, COLUMNS>), many, THREADS, 0, p);
+    cuda_launched(c, "matmul");
 }
 
 } // namespace DEVICE_SPACE

@@ -7,7 +7,7 @@
 // tiles, one after the other, and its rings run on from one to the next: while the slices of a group are added, weights of the next one
 // arrive. The first weights are under way while the previous kernel ends. Every group reads all of x, from L2: more tiles in a group mean fewer such
 // reads, but groups that cannot be shared out as evenly (rows_of chooses). PTX ISA, cp.async.bulk and mbarrier.
-#include "kernels/cuda/slice.h"
+#include "kernels/cuda/unit.h"
 
 namespace DEVICE_SPACE
 {
@@ -55,10 +55,10 @@ template <int FORM, int SCALING, int COLUMNS, int ROWS> struct ring_shape {
 template <int ROWS> __device__ inline struct place place_in_group(const struct work &k, bool gated, int group, int r)
 {
     if (gated)
-        return { r % 2, min(group * (ROWS / 2) + r / 2, k.s.part[0].w.tiles - 1) };
-    struct place p = place_of(k.s, group * ROWS + r);
-    if (p.part == k.s.count)
-        p = { k.s.count - 1, k.s.part[k.s.count - 1].w.tiles - 1 };
+        return { r % 2, min(group * (ROWS / 2) + r / 2, k.part[0].w.tiles - 1) };
+    struct place p = place_of(k, group * ROWS + r);
+    if (p.part == k.count)
+        p = { k.count - 1, k.part[k.count - 1].w.tiles - 1 };
     return p;
 }
 
@@ -75,7 +75,7 @@ template <int FORM, int SCALING, int COLUMNS, int ROWS> struct reader {
         UNROLL
         for (int r = 0; r < ROWS; r++) {
             const struct place at = place_in_group<ROWS>(k, gated, group, r);
-            const struct packed &p = k.s.part[at.part].w;
+            const struct packed &p = k.part[at.part].w;
             const int64_t first = (int64_t)at.tile * p.units;
             quants[r] = p.quants + first * form_loads(FORM) * WARP;
             scales[r] = p.scales + first * 8 * scale_words(SCALING);
@@ -101,7 +101,7 @@ template <int FORM, int SCALING, int COLUMNS, int ROWS> struct reader {
     __device__ inline void go_on(const struct work &k, bool gated, int slice)
     {
         unit += SLICES;
-        if (unit >= k.s.part[0].w.units)
+        if (unit >= k.part[0].w.units)
             begin(k, gated, group + (int)gridDim.x, slice);
     }
 };
@@ -151,7 +151,7 @@ __device__ inline void multiply(float (&sum)[ROWS][COLUMNS][4], const struct sta
                 float2 of_x = make_float2(0, 0);
                 if constexpr (has_offset(SCALING))
                     of_x = sums_of(&from.sums[b * 16 * COLUMNS + c * 8 + lane % 4 * 2], 8 * COLUMNS);
-                add_block<FORM, SCALING, 1>(sum[r][c], a, &from.x[b][c][as], w, of_x);
+                add_block<FORM, SCALING>(sum[r][c], a, from.x[b][c][as], w, of_x);
             }
             next_block(&w);
         }
@@ -177,12 +177,12 @@ __device__ inline void write_outputs(const struct work &k, bool gated, int group
             UNROLL
             for (int s = 1; s < SLICES; s++)
                 total[1] += sums[s][together_of(ROWS) - 1][in.i][in.lane];
-            if (tile < k.s.part[0].w.tiles)
+            if (tile < k.part[0].w.tiles)
                 write_gated(k, 8 * column + n, (int64_t)tile * TILE + r, total[0], total[1]);
         } else {
-            const struct place at = place_of(k.s, group * ROWS + row + v);
-            if (row + v < ROWS && at.part < k.s.count)
-                write_total(k, k.s.part[at.part], 8 * column + n, (int64_t)at.tile * TILE + r, total[0]);
+            const struct place at = place_of(k, group * ROWS + row + v);
+            if (row + v < ROWS && at.part < k.count)
+                write_total(k, k.part[at.part], 8 * column + n, (int64_t)at.tile * TILE + r, total[0]);
         }
     }
 }
@@ -196,9 +196,9 @@ static __global__ void __launch_bounds__(THREADS, 1)
     constexpr int STAGES = shape::STAGES, TOGETHER = shape::TOGETHER, WIDTH = shape::WIDTH;
     launch_dependents();
     DYNAMIC_SHARED(typename shape::block, shared);
-    const int lane = threadIdx.x % WARP, slice = threadIdx.x / WARP, units = k.s.part[0].w.units;
+    const int lane = threadIdx.x % WARP, slice = threadIdx.x / WARP, units = k.part[0].w.units;
     const int own = (groups - 1 - (int)blockIdx.x) / (int)gridDim.x + 1; // groups of the block
-    const int of_unit = bytes_of<FORM, SCALING, COLUMNS, ROWS>(k.s.x);
+    const int of_unit = bytes_of<FORM, SCALING, COLUMNS, ROWS>(k.x);
     auto *const ring = shared->ring[slice];
     struct arrival *const arrival = shared->arrival[slice];
     int left = own * ((units - slice + SLICES - 1) / SLICES); // units to copy
@@ -221,13 +221,13 @@ static __global__ void __launch_bounds__(THREADS, 1)
     wait_for_previous(); // weights are not written by kernels
     for (int i = 0, unit = slice; i < ahead; i++) {
         if (lane == 0)
-            copy_input(&ring[i], k.s.x, unit, &arrival[i]);
+            copy_input(&ring[i], k.x, unit, &arrival[i]);
         unit = unit + SLICES < units ? unit + SLICES : slice;
     }
     left -= ahead;
     const int as =
-        COLUMNS > 1 ? lane : min(lane / 4, k.s.x.n - 1) * 4 + lane % 4; // lanes of missing rows read the last one
-    const uint32_t minus = 0xC300C300 + (uint32_t)k.s.part[0].w.zero * 0x00010001; // -128 - zero
+        COLUMNS > 1 ? lane : min(lane / 4, k.x.n - 1) * 4 + lane % 4; // lanes of missing rows read the last one
+    const uint32_t minus = 0xC300C300 + (uint32_t)k.part[0].w.zero * 0x00010001; // -128 - zero
     int now = 0, phase = 0;
     for (int group = (int)blockIdx.x; group < groups; group += (int)gridDim.x) {
         float sum[ROWS][COLUMNS][4] = {};
@@ -238,7 +238,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
                 if (lane == 0) {
                     arrival_expect(&arrival[free], of_unit);
                     w.copy(&ring[free], &arrival[free]);
-                    copy_input(&ring[free], k.s.x, w.unit, &arrival[free]);
+                    copy_input(&ring[free], k.x, w.unit, &arrival[free]);
                 }
                 if (--left > 0)
                     w.go_on(k, gated, slice);
@@ -268,28 +268,15 @@ static __global__ void __launch_bounds__(THREADS, 1)
 
 // ---- the choice of a kernel
 
-// Allows a kernel its shared memory on the device, before its first launch there. done: a bit for each device.
-static void allow_shared(struct cuda *c, const void *kernel, int bytes, uint64_t *done)
-{
-    const uint64_t bit = (uint64_t)1 << (c->device % 64);
-    if ((__atomic_load_n(done, __ATOMIC_RELAXED) & bit) != 0 && c->device < 64)
-        return;
-    cuda_use(c);
-    const cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    cuda_note(c, e, "shared memory of products");
-    if (e == cudaSuccess)
-        __atomic_fetch_or(done, bit, __ATOMIC_RELAXED);
-}
-
 template <int FORM, int SCALING, int COLUMNS, int ROWS>
 static void launch(struct cuda *c, const struct work &k, bool gated, int tiles)
 {
     static uint64_t allowed;
-    const int groups = blocks_for(tiles, ROWS),
-              shared = (int)sizeof(typename ring_shape<FORM, SCALING, COLUMNS, ROWS>::block);
-    allow_shared(c, (const void *)ring_kernel<FORM, SCALING, COLUMNS, ROWS>, shared, &allowed);
+    const int groups = blocks_for(tiles, ROWS);
+    const size_t shared = sizeof(typename ring_shape<FORM, SCALING, COLUMNS, ROWS>::block);
+    cuda_allow_shared(c, (const void *)ring_kernel<FORM, SCALING, COLUMNS, ROWS>, shared, &allowed);
     QUEUE(c, (ring_kernel<FORM, SCALING, COLUMNS, ROWS>), groups < c->processors ? groups : c->processors, THREADS,
-          (size_t)shared, k, gated, groups);
+          shared, k, gated, groups);
 }
 
 enum { MAX_ROWS = 4 };
@@ -298,12 +285,12 @@ enum { MAX_ROWS = 4 };
 // registers; gated, two or four.
 static int rows_of(const struct cuda *c, const struct work &k, bool gated, int tiles)
 {
-    const struct packed *p = &k.s.part[0].w;
-    const int64_t of_x = form_unit(p->form) * 2 * (k.s.x.n < 8 ? k.s.x.n : 8 * k.s.x.tiles),
+    const struct packed *p = &k.part[0].w;
+    const int64_t of_x = form_unit(p->form) * 2 * (k.x.n < 8 ? k.x.n : 8 * k.x.tiles),
                   of_tile = TILE * form_unit(p->form) * form_bits(p->form) / 8;
     int best = 0;
     int64_t least = INT64_MAX;
-    for (int rows = gated ? 2 : 1; rows <= (k.s.x.tiles == 8 ? 2 : (int)MAX_ROWS); rows += gated ? 2 : 1) {
+    for (int rows = gated ? 2 : 1; rows <= (k.x.tiles == 8 ? 2 : (int)MAX_ROWS); rows += gated ? 2 : 1) {
         const int64_t bytes = blocks_for(tiles, rows * c->processors) * (rows * of_tile + of_x);
         if (bytes < least) {
             best = rows;
@@ -316,8 +303,8 @@ static int rows_of(const struct cuda *c, const struct work &k, bool gated, int t
 template <int FORM, int SCALING, int COLUMNS> static void choose_rows(struct cuda *c, const struct work &k, bool gated)
 {
     int tiles = 0;
-    for (int i = 0; i < k.s.count; i++)
-        tiles += k.s.part[i].w.tiles;
+    for (int i = 0; i < k.count; i++)
+        tiles += k.part[i].w.tiles;
     const int rows = rows_of(c, k, gated, tiles);
     rows == 1   ? launch<FORM, SCALING, COLUMNS, 1>(c, k, gated, tiles)
     : rows == 2 ? launch<FORM, SCALING, COLUMNS, 2>(c, k, gated, tiles)
@@ -327,14 +314,13 @@ template <int FORM, int SCALING, int COLUMNS> static void choose_rows(struct cud
 
 void matmul_ring_run(struct cuda *c, const struct work &k, bool gated)
 {
-    const int tiles = k.s.x.tiles;
+    const int tiles = k.x.tiles;
     assert(tiles == 1 || tiles == 2 || tiles == 4 || tiles == 8);
-    every_form([&]<int FORM, int SCALING>() {
-        if (k.s.part[0].w.form == FORM && k.s.part[0].w.scaling == SCALING)
-            tiles == 1   ? choose_rows<FORM, SCALING, 1>(c, k, gated)
-            : tiles == 2 ? choose_rows<FORM, SCALING, 2>(c, k, gated)
-            : tiles == 4 ? choose_rows<FORM, SCALING, 4>(c, k, gated)
-                         : choose_rows<FORM, SCALING, 8>(c, k, gated);
+    with_form(k.part[0].w, [&]<int FORM, int SCALING>() {
+        tiles == 1   ? choose_rows<FORM, SCALING, 1>(c, k, gated)
+        : tiles == 2 ? choose_rows<FORM, SCALING, 2>(c, k, gated)
+        : tiles == 4 ? choose_rows<FORM, SCALING, 4>(c, k, gated)
+                     : choose_rows<FORM, SCALING, 8>(c, k, gated);
     });
     cuda_launched(c, "matmul");
 }

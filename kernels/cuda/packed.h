@@ -74,7 +74,7 @@ __host__ __device__ constexpr bool has_offset(int scaling)
 // tensor.packed of a prepared weight, in host memory; passed to kernels by value.
 struct packed {
     enum type type;
-    enum activations activations; // F32 or BF16
+    enum activations activations; // F32 or BF16; F32: FORM_RAW
     enum form form;
     enum scaling scaling;
     int64_t rows, k;
@@ -148,27 +148,12 @@ __device__ inline struct affine affine_of(const uint32_t *scale, const uint32_t 
 
 // ---- input
 
-struct input_forms { // forms of an input that products need
-    bool one, three, floats;
-};
-
-struct inputs {
-    struct rounded one, three; // one plane of bfloat16; three planes
-    const float *floats;       // (n, k), rounded to bfloat16 and converted back
-    int read;                  // the buffer that the planes are in; -1: none
-};
-
-static inline bool needs_three_planes(const struct packed *p)
-{
-    return p->activations != ACTIVATIONS_BF16;
-}
-
-// round.cu: finds the planes of x, or makes them. Returns false and records the error if memory is exhausted.
-bool round_input(struct cuda *c, struct tensor x, struct input_forms w, struct inputs *to);
+// round.cu: finds x as products with packed weights read it, or rounds it. Returns the buffer; -1: memory is exhausted, which is recorded.
+int round_input(struct cuda *c, struct tensor x, struct rounded *to);
+// x (n, k) rounded to bfloat16 and converted back, for f32 weights; NULL: likewise.
+const float *round_floats(struct cuda *c, struct tensor x);
 
 // ---- products
-
-struct rounding; // round.h
 
 struct part { // one weight of a launch
     struct packed w;
@@ -177,38 +162,29 @@ struct part { // one weight of a launch
     bool add;
 };
 
-struct small_matmul { // one launch of matmul_small.cu: weights with the same packing
+// One launch: weights with the same packing side by side, or (gated) gate and up: out of part 0 = f(x w0^T) * (x w1^T).
+struct work {
     struct rounded x;
-    int count; // of parts
+    int count; // of parts; matmul_large.cu: 1, or gated 2
     struct part part[MAX_PRODUCTS];
+    enum gate_function f;    // gated
+    struct rounding rounded; // gated, except for matmul_large.cu: the output is written rounded, too
 };
 
 // Whether one launch can compute both.
 static inline bool same_packing(const struct packed *a, const struct packed *b)
 {
-    return a->form == b->form && a->scaling == b->scaling && needs_three_planes(a) == needs_three_planes(b) &&
-           a->k == b->k;
+    return a->form == b->form && a->scaling == b->scaling && a->k == b->k;
 }
 
-// matmul_small.cu, and with the same bits matmul_ring.cu, for at most MAX_SMALL_ROWS rows and one plane where there are bulk copies. gated: out of
-// part 0 = f(x w0^T) * (x w1^T) with the weights of part 0 and part 1; its planes are written too.
-struct work; // slice.h
+// Three kernels with the same bits: matmul_ring.cu for at most MAX_SMALL_ROWS rows where there are bulk copies, matmul_small.cu where there are none,
+// and matmul_large.cu for more rows than a block of those has, where they would read x again for every few rows of weights, and the weights
+// again for every block of rows of x.
+enum { MAX_SMALL_ROWS = 64 };
 void matmul_small_run(struct cuda *c, const struct work &k, bool gated);
 void matmul_ring_run(struct cuda *c, const struct work &k, bool gated);
-
-// matmul_large.cu, with the same bits: for more rows than a block of those has, where they would read x again for every few rows of
-// weights, and the weights again for every block of rows of x.
-enum { MAX_SMALL_ROWS = 64 };
-struct large_matmul {   // one launch
-    struct packed w[2]; // w[1]: gated only
-    struct rounded x;
-    float *out;        // (n, rows)
-    const float *bias; // (rows) or NULL
-    bool add;
-    enum gate_function f; // gated
-};
-void matmul_large_run(struct cuda *c, const struct large_matmul *s, bool gated);
-int64_t matmul_large_blocks(const struct large_matmul *s, bool gated); // of the smallest size
+void matmul_large_run(struct cuda *c, const struct work &k, bool gated);
+int64_t matmul_large_blocks(const struct work &k, bool gated); // of the smallest size
 // matmul_plain.cu: from raw rows on the device. x: (n, k), already rounded; out, bias: as in struct part
 void matmul_plain_run(struct cuda *c, float *out, const float *x, int n, const uint8_t *rows, enum type type, int64_t m,
                       int64_t k, const float *bias, bool add);
@@ -230,9 +206,9 @@ struct grouped_matmul {
 };
 static_assert(sizeof(struct grouped_matmul) <= 4096, "limit of kernel parameters");
 void matmul_grouped_run(struct cuda *c, const struct grouped_matmul &k, bool gated); // matmul_small.cu
-// round.cu: the planes of rows row[0 .. sum of g[i].rows) of x (row NULL: in order), those of each group from a tile of their own. Returns
-// false and records the error if memory is exhausted.
-bool round_groups(struct cuda *c, struct tensor x, const int32_t *row, const struct row_group *g, int count, bool three,
+// round.cu: rows row[0 .. sum of g[i].rows) of x (row NULL: in order), those of each group from a tile of their own. Returns false and records
+// the error if memory is exhausted.
+bool round_groups(struct cuda *c, struct tensor x, const int32_t *row, const struct row_group *g, int count,
                   struct rounded *to);
 
 // Writes a sum to *out.

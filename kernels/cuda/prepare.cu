@@ -273,32 +273,21 @@ static cudaError_t pack(struct cuda *c, const struct packed *p, struct tensor w,
     return e;
 }
 
-static void *device_memory(size_t bytes)
-{
-    void *p = NULL;
-    if (cudaMalloc(&p, bytes != 0 ? bytes : 16) == cudaSuccess)
-        return p;
-    cudaGetLastError(); // clear it: the caller reports
-    return NULL;
-}
-
 static bool reserve_panel(struct cuda *c, size_t bytes)
 {
     if (bytes <= c->panel.bytes)
         return true;
     cudaFree(c->panel.data); // waits for queued work
-    c->panel = { device_memory(bytes), bytes, true };
+    c->panel = { c->backend.alloc(&c->backend, bytes), bytes, true };
     c->panel.bytes = c->panel.data != NULL ? bytes : 0;
     return c->panel.data != NULL;
 }
 
-// Counts the weights that read planes, and their sums.
+// Counts the weights that read rounded rows, and their sums.
 static void count_readers(struct cuda *c, const struct packed *p, int change)
 {
-    if (p->form == FORM_RAW)
-        return;
-    *(needs_three_planes(p) ? &c->read_three : &c->read_one) += change;
-    c->read_sums += has_offset(p->scaling) ? change : 0;
+    c->read_rounded += p->form != FORM_RAW ? change : 0;
+    c->read_sums += p->form != FORM_RAW && has_offset(p->scaling) ? change : 0;
 }
 
 struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err)
@@ -314,7 +303,7 @@ struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations 
     }
     p.type = w.type;
     p.activations = a;
-    p.form = c->cublas != NULL ? FORM_RAW : form_of(w.type);
+    p.form = c->cublas != NULL || a == ACTIVATIONS_F32 ? FORM_RAW : form_of(w.type);
     p.scaling = scaling_of(w.type);
     p.rows = w.rows;
     p.k = w.width;
@@ -323,7 +312,7 @@ struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations 
     p.zero = w.type == Q4_0 ? 8 : 0;
     const struct parts parts = parts_of(&p, w);
     const size_t bytes = parts.quants + parts.scales + parts.supers, row_bytes = type_row_bytes(w.type, w.width);
-    uint8_t *to = (uint8_t *)device_memory(bytes);
+    uint8_t *to = (uint8_t *)c->backend.alloc(&c->backend, bytes);
     bool fits = to != NULL;
     cudaError_t e = cudaSuccess;
     if (p.form == FORM_RAW) {

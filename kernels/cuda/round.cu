@@ -1,7 +1,7 @@
-// round.cu - the planes that products read (round.h), and their two buffers.
+// round.cu - the rounded rows that products read (round.h), and their two buffers.
 //
-// The input of a product is mostly what the operation before it made, and that one has written its planes: the tensor's value has
-// their number. Planes of any other input are made here.
+// The input of a product is mostly what the operation before it made, and that one has written it rounded: the tensor's value has
+// a number for it. Any other input is rounded here.
 //
 // Rows that fill the last tiles may have any numbers. Products read them, but an output depends on its own row only, and outputs of
 // these rows are not kept. Memory is cleared when it is reserved, so that nothing reads what was never written.
@@ -11,14 +11,18 @@ namespace DEVICE_SPACE
 {
 
 enum { THREADS = 256 };
+static const char *const what = "the input of products", *const rounds = "rounding the input of products";
 
-// A thread per number; zeros beyond the width.
-static __global__ void round_kernel(const struct rounding to, const float *x, int64_t width, int64_t padded)
+// A thread per number of rows first .. of what is written; zeros beyond the width. numbers: of x's rows, -1: none; n 0: in order.
+static __global__ void round_kernel(const struct rounding to, int first,
+                                    const __grid_constant__ struct row_numbers numbers, const float *x, int64_t width,
+                                    int64_t padded)
 {
     kernel_prologue();
-    const int64_t row = blockIdx.y, k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (k / WARP * WARP < padded)
-        round_number(to, row, k, k < width ? x[row * width + k] : 0);
+    const int64_t row = numbers.n > 0 ? numbers.row[blockIdx.y] : (int)blockIdx.y;
+    const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (row >= 0 && k / WARP * WARP < padded)
+        round_number(to, first + (int)blockIdx.y, k, k < width ? x[row * width + k] : 0);
 }
 
 static __global__ void round_floats_kernel(float *to, const float *x, int64_t n)
@@ -29,22 +33,6 @@ static __global__ void round_floats_kernel(float *to, const float *x, int64_t n)
         to[i] = bf16_to_float(float_to_bf16(x[i]));
 }
 
-static size_t aligned(size_t bytes) // planes and sums start at multiples of 256
-{
-    return (bytes + 255) / 256 * 256;
-}
-
-// Planes of one kind at *at: where they are read and where they are written. sums: whether these are written.
-static void lay_out(uint8_t **at, int planes, bool sums, struct rounded *read, struct planes *write)
-{
-    const size_t units = (size_t)read->tiles * (size_t)read->blocks;
-    write->data = (uint16_t *)*at;
-    read->data = (const uint4 *)write->data;
-    read->sums = (const float *)(read->data + units * (size_t)planes * WARP);
-    write->sums = sums ? (float *)read->sums : NULL;
-    *at += units * (size_t)planes * WARP * sizeof(uint4) + aligned(units * 2 * 8 * sizeof(float));
-}
-
 // Tiles as the kernels of products take them: a pass's rows with its padding (cuda_bucket) have as many as the rows alone.
 static int tiles_for(int64_t rows)
 {
@@ -53,130 +41,108 @@ static int tiles_for(int64_t rows)
 }
 
 // In the buffer that was not written last, or the one that is not read. Returns which; -1: out of memory.
-static int write_planes(struct cuda *c, int read, int64_t rows, int64_t width, bool one, bool three,
-                        struct rounding *to)
+static int write_rounded(struct cuda *c, int read, int64_t rows, int64_t width, struct rounding *to)
 {
-    struct rounded r = {};
-    r.n = (int)rows;
-    r.tiles = tiles_for(rows);
-    r.blocks = (int)(round_width(width) / GROUP);
-    const size_t units = (size_t)r.tiles * (size_t)r.blocks, plane = units * WARP * sizeof(uint4);
-    const size_t bytes =
-        (one + 3 * (size_t)three) * plane + (one + (size_t)three) * aligned(units * 2 * 8 * sizeof(float));
-    c->last_planes = !(read >= 0 ? read : c->last_planes);
-    struct planes_buffer *p = &c->planes[c->last_planes];
-    const size_t cleared = p->space.bytes;
-    uint8_t *at = (uint8_t *)cuda_reserve(c, &p->space, bytes, "the input of products");
+    c->last_rounded = !(read >= 0 ? read : c->last_rounded);
+    struct rounded_buffer *p = &c->rounded[c->last_rounded];
+    const int tiles = tiles_for(rows), blocks = (int)(round_width(width) / GROUP);
+    const size_t units = (size_t)tiles * (size_t)blocks, sums = units * WARP * sizeof(uint4), cleared = p->space.bytes;
+    uint8_t *const at = (uint8_t *)cuda_reserve(c, &p->space, sums + units * 2 * 8 * sizeof(float), what);
     if (p->space.bytes > cleared)
-        cuda_note(c, cudaMemsetAsync(at, 0, p->space.bytes, c->stream), "the input of products");
+        cuda_note(c, cudaMemsetAsync(at, 0, p->space.bytes, c->stream), what);
     *to = {};
-    to->tiles = r.tiles;
+    to->tiles = tiles;
     p->number = 0;
     if (at == NULL)
         return -1;
-    p->rows = rows;
     p->width = width;
-    p->one = p->three = r;
     p->sums = c->read_sums != 0;
-    if (one)
-        lay_out(&at, 1, p->sums, &p->one, &to->one);
-    if (three)
-        lay_out(&at, 3, p->sums, &p->three, &to->three);
-    return c->last_planes;
+    p->rows = { (int)rows, tiles, blocks, (const uint4 *)at, (const float *)(at + sums) };
+    to->data = (uint16_t *)at;
+    to->sums = p->sums ? (float *)(at + sums) : NULL;
+    return c->last_rounded;
 }
 
 bool rounding_for(struct cuda *c, int read, int64_t rows, int64_t width, struct rounding *to)
 {
     *to = {};
-    return (c->read_one != 0 || c->read_three != 0) && rows > 0 &&
-           write_planes(c, read, rows, width, c->read_one != 0, c->read_three != 0, to) >= 0;
+    return c->read_rounded != 0 && rows > 0 && write_rounded(c, read, rows, width, to) >= 0;
 }
 
-struct tensor with_planes(struct cuda *c, struct tensor x)
+struct tensor with_rounded(struct cuda *c, struct tensor x)
 {
-    x.planes = c->planes[c->last_planes].number = ++c->planes_number;
+    x.rounded = c->rounded[c->last_rounded].number = ++c->rounded_number;
     return x;
 }
 
-struct tensor without_planes(struct cuda *c, struct tensor x)
+struct tensor without_rounded(struct cuda *c, struct tensor x)
 {
-    for (int i = 0; i < PLANES_BUFFERS && x.planes != 0; i++)
-        if (c->planes[i].number == x.planes)
-            c->planes[i].number = 0;
-    x.planes = 0;
+    for (int i = 0; i < ROUNDED_BUFFERS && x.rounded != 0; i++)
+        if (c->rounded[i].number == x.rounded)
+            c->rounded[i].number = 0;
+    x.rounded = 0;
     return x;
 }
 
-// The buffer that has x's planes of the wanted kinds; -1: none. Those of more rows serve for the first of them: a pass's without its
-// padding.
-static int find_planes(const struct cuda *c, struct tensor x, struct input_forms w)
+// The buffer that has x; -1: none. More rows serve for the first of them: a pass's without its padding.
+static int find_rounded(const struct cuda *c, struct tensor x)
 {
-    for (int i = 0; i < PLANES_BUFFERS && x.planes != 0; i++) {
-        const struct planes_buffer *p = &c->planes[i];
-        if (p->number == x.planes && p->rows >= x.rows && p->one.tiles == tiles_for(x.rows) && p->width == x.width &&
-            (p->one.data != NULL || !w.one) && (p->three.data != NULL || !w.three) && (p->sums || c->read_sums == 0))
+    for (int i = 0; i < ROUNDED_BUFFERS && x.rounded != 0; i++) {
+        const struct rounded_buffer *p = &c->rounded[i];
+        if (p->number == x.rounded && p->rows.n >= x.rows && p->rows.tiles == tiles_for(x.rows) &&
+            p->width == x.width && (p->sums || c->read_sums == 0))
             return i;
     }
     return -1;
 }
 
-bool round_input(struct cuda *c, struct tensor x, struct input_forms w, struct inputs *to)
+static void queue_rounding(struct cuda *c, const struct rounding &to, int first, int rows,
+                           const struct row_numbers &numbers, struct tensor x)
 {
-    to->read = w.one || w.three ? find_planes(c, x, w) : -1;
-    if ((w.one || w.three) && to->read < 0) {
-        struct rounding planes;
-        to->read = write_planes(c, -1, x.rows, x.width, w.one, w.three, &planes);
-        if (to->read < 0)
-            return false;
-        const int64_t padded = round_width(x.width);
-        const dim3 grid((unsigned)blocks_for(padded, THREADS), (unsigned)x.rows);
-        QUEUE(c, round_kernel, grid, THREADS, 0, planes, (const float *)x.data, x.width, padded);
-        cuda_launched(c, "rounding the input of products");
-    }
-    if (to->read >= 0) {
-        to->one = c->planes[to->read].one;
-        to->three = c->planes[to->read].three;
-        to->one.n = to->three.n = (int)x.rows;
-    }
-    if (w.floats) {
-        const int64_t n = x.rows * x.width;
-        float *at = (float *)cuda_reserve(c, &c->floats, (size_t)n * sizeof(float), "the input of products");
-        if (at == NULL)
-            return false;
-        QUEUE(c, round_floats_kernel, blocks_for(n, THREADS), THREADS, 0, at, (const float *)x.data, n);
-        cuda_launched(c, "rounding the input of products");
-        to->floats = at;
-    }
-    return true;
+    const int64_t padded = round_width(x.width);
+    QUEUE(c, round_kernel, dim3((unsigned)blocks_for(padded, THREADS), (unsigned)rows), THREADS, 0, to, first, numbers,
+          (const float *)x.data, x.width, padded);
+    cuda_launched(c, rounds);
 }
 
-// ---- groups of rows
-
-// Rows first .. of the planes; -1: none.
-static __global__ void round_rows_kernel(const struct rounding to, int first,
-                                         const __grid_constant__ struct row_numbers numbers, const float *x,
-                                         int64_t width, int64_t padded)
+int round_input(struct cuda *c, struct tensor x, struct rounded *to)
 {
-    kernel_prologue();
-    const int row = numbers.row[blockIdx.y];
-    const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (row >= 0 && k / WARP * WARP < padded)
-        round_number(to, first + (int)blockIdx.y, k, k < width ? x[row * width + k] : 0);
+    int buffer = find_rounded(c, x);
+    if (buffer < 0) {
+        struct rounding made;
+        buffer = write_rounded(c, -1, x.rows, x.width, &made);
+        if (buffer < 0)
+            return -1;
+        queue_rounding(c, made, 0, (int)x.rows, {}, x);
+    }
+    *to = c->rounded[buffer].rows;
+    to->n = (int)x.rows;
+    return buffer;
 }
 
-bool round_groups(struct cuda *c, struct tensor x, const int32_t *row, const struct row_group *g, int count, bool three,
+const float *round_floats(struct cuda *c, struct tensor x)
+{
+    const int64_t n = x.rows * x.width;
+    float *at = (float *)cuda_reserve(c, &c->floats, (size_t)n * sizeof(float), what);
+    if (at == NULL)
+        return NULL;
+    QUEUE(c, round_floats_kernel, blocks_for(n, THREADS), THREADS, 0, at, (const float *)x.data, n);
+    cuda_launched(c, rounds);
+    return at;
+}
+
+bool round_groups(struct cuda *c, struct tensor x, const int32_t *row, const struct row_group *g, int count,
                   struct rounded *to)
 {
-    struct rounding planes;
+    struct rounding made;
     struct row_numbers numbers = {};
     int64_t tiles = 0;
-    const int64_t padded = round_width(x.width);
     for (int i = 0; i < count; i++)
         tiles += blocks_for(g[i].rows, 8);
-    const int at = write_planes(c, -1, 8 * tiles, x.width, !three, three, &planes);
-    if (at < 0)
+    const int buffer = write_rounded(c, -1, 8 * tiles, x.width, &made);
+    if (buffer < 0)
         return false;
-    *to = three ? c->planes[at].three : c->planes[at].one;
+    *to = c->rounded[buffer].rows;
     int first = 0, done = 0;
     for (int i = 0; i < count; i++)
         for (int k = 0; k < blocks_for(g[i].rows, 8) * 8; k++) {
@@ -184,12 +150,10 @@ bool round_groups(struct cuda *c, struct tensor x, const int32_t *row, const str
             done += k < g[i].rows;
             if (numbers.n < ROW_NUMBERS && first + numbers.n < 8 * tiles)
                 continue;
-            QUEUE(c, round_rows_kernel, dim3((unsigned)blocks_for(padded, THREADS), (unsigned)numbers.n), THREADS, 0,
-                  planes, first, numbers, (const float *)x.data, x.width, padded);
+            queue_rounding(c, made, first, numbers.n, numbers, x);
             first += numbers.n;
             numbers.n = 0;
         }
-    cuda_launched(c, "rounding the input of products");
     return true;
 }
 

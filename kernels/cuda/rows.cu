@@ -31,7 +31,7 @@ void cuda_add(struct backend *b, struct tensor out, struct tensor x)
 {
     struct cuda *c = (struct cuda *)b;
     assert(out.width == x.width && (x.rows == out.rows || x.rows == 1) && out.type == F32 && x.type == F32);
-    without_planes(c, out);
+    without_rounded(c, out);
     const int64_t n = out.rows * out.width;
     QUEUE(c, add_kernel, grid_for(c, n), THREADS, 0, floats(out), floats(x), n, out.width, x.rows == 1);
     cuda_launched(c, "add");
@@ -70,9 +70,9 @@ static __device__ inline float add_squares(float sum, const struct four &v)
     return sum;
 }
 
-// out = x * scale * w from number k on, and its planes, by all lanes of a warp together.
+// out = x * scale * w from number k on, and rounded, by all lanes of a warp together.
 template <bool WIDE>
-static __device__ inline void write_four(float *out, const struct rounding &planes, int k, int width, int padded,
+static __device__ inline void write_four(float *out, const struct rounding &rounded, int k, int width, int padded,
                                          const struct four &x, float scale, const struct four &w)
 {
     struct four y;
@@ -87,14 +87,14 @@ static __device__ inline void write_four(float *out, const struct rounding &plan
     for (int i = 0; i < 4; i++)
         if (k + i < width)
             out[k + i] = y.x[i];
-    round_four(planes, blockIdx.x, k, k < padded, y.x);
+    round_four(rounded, blockIdx.x, k, k < padded, y.x);
 }
 
 // A block per row. The sum of squares: per thread in rounds, then trees over lanes and over warps. The first ROUNDS rounds are kept in
 // registers, with their weights if the row is WIDE; longer rows are read again. out may be x.
 template <int ROUNDS, bool WIDE>
 static __global__ void __launch_bounds__(NORM_THREADS)
-    rmsnorm_kernel(float *out, const float *x, const float *w, int width, float eps, const struct rounding planes,
+    rmsnorm_kernel(float *out, const float *x, const float *w, int width, float eps, const struct rounding to,
                    int padded)
 {
     launch_dependents();
@@ -124,11 +124,11 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     const float scale = 1.0f / sqrtf(total / (float)width + eps);
     UNROLL
     for (int i = 0; i < ROUNDS; i++)
-        write_four<WIDE>(out, planes, first + i * round, width, padded, kept[i], scale,
+        write_four<WIDE>(out, to, first + i * round, width, padded, kept[i], scale,
                          WIDE ? weights[i] : load_four<WIDE, false>(w, first + i * round, width));
     for (int from = ROUNDS * round; from < padded; from += round) {
         const int k = first + from;
-        write_four<WIDE>(out, planes, k, width, padded, load_four<WIDE, false>(x, k, width), scale,
+        write_four<WIDE>(out, to, k, width, padded, load_four<WIDE, false>(x, k, width), scale,
                          load_four<WIDE, false>(w, k, width));
     }
 }
@@ -137,24 +137,24 @@ struct tensor cuda_rmsnorm(struct backend *b, struct tensor out, struct tensor x
 {
     struct cuda *c = (struct cuda *)b;
     assert(out.width == x.width && out.rows == x.rows && w.rows == 1 && w.width == x.width && w.type == F32);
-    struct rounding planes;
-    out = without_planes(c, out);
-    const bool has_planes = rounding_for(c, -1, x.rows, x.width, &planes);
+    struct rounding to;
+    out = without_rounded(c, out);
+    const bool rounds = rounding_for(c, -1, x.rows, x.width, &to);
     const bool wide =
         x.width % 4 == 0 && ((uintptr_t)out.data | (uintptr_t)x.data | (uintptr_t)w.data) % sizeof(float4) == 0;
     const int width = (int)x.width, padded = (int)round_width(width), needed = blocks_for(padded, 8 * WARP) * WARP,
               threads = needed < NORM_THREADS ? needed : NORM_THREADS;
     if (!wide)
-        QUEUE(c, (rmsnorm_kernel<2, false>), (int)x.rows, threads, 0, floats(out), floats(x), floats(w), width, eps,
-              planes, padded);
+        QUEUE(c, (rmsnorm_kernel<2, false>), (int)x.rows, threads, 0, floats(out), floats(x), floats(w), width, eps, to,
+              padded);
     else if (needed <= NORM_THREADS)
-        QUEUE(c, (rmsnorm_kernel<2, true>), (int)x.rows, threads, 0, floats(out), floats(x), floats(w), width, eps,
-              planes, padded);
+        QUEUE(c, (rmsnorm_kernel<2, true>), (int)x.rows, threads, 0, floats(out), floats(x), floats(w), width, eps, to,
+              padded);
     else
-        QUEUE(c, (rmsnorm_kernel<4, true>), (int)x.rows, threads, 0, floats(out), floats(x), floats(w), width, eps,
-              planes, padded);
+        QUEUE(c, (rmsnorm_kernel<4, true>), (int)x.rows, threads, 0, floats(out), floats(x), floats(w), width, eps, to,
+              padded);
     cuda_launched(c, "rmsnorm");
-    return has_planes ? with_planes(c, out) : out;
+    return rounds ? with_rounded(c, out) : out;
 }
 
 // ---- out = f(gate) * up, x = scale * x
@@ -173,7 +173,7 @@ void cuda_glu(struct backend *b, struct tensor out, struct tensor gate, struct t
     struct cuda *c = (struct cuda *)b;
     assert(out.width == gate.width && out.rows == gate.rows);
     assert(up.data == NULL || (up.width == gate.width && up.rows == gate.rows));
-    without_planes(c, out);
+    without_rounded(c, out);
     const int64_t n = out.rows * out.width;
     QUEUE(c, glu_kernel, grid_for(c, n), THREADS, 0, floats(out), floats(gate), floats(up), n, f);
     cuda_launched(c, "glu");
@@ -190,7 +190,7 @@ void cuda_rescale(struct backend *b, struct tensor x, float scale, float cap)
 {
     struct cuda *c = (struct cuda *)b;
     const int64_t n = x.rows * x.width;
-    without_planes(c, x);
+    without_rounded(c, x);
     QUEUE(c, rescale_kernel, grid_for(c, n), THREADS, 0, floats(x), n, scale, cap);
     cuda_launched(c, "rescale");
 }
@@ -226,7 +226,7 @@ void cuda_mix(struct backend *b, struct tensor out, struct tensor x, const int32
 {
     struct cuda *c = (struct cuda *)b;
     assert(out.width == x.width && k >= 1 && k <= MAX_MIXED && out.type == F32 && x.type == F32);
-    without_planes(c, out);
+    without_rounded(c, out);
     const int64_t rows = MIXED_ROWS / k;
     for (int64_t first = 0; first < out.rows; first += rows) {
         const int64_t n = out.rows - first < rows ? out.rows - first : rows;
@@ -260,7 +260,7 @@ void cuda_place(struct backend *b, struct tensor out, int column, struct tensor 
 {
     struct cuda *c = (struct cuda *)b;
     assert(out.rows == x.rows && column + x.width <= out.width);
-    without_planes(c, out);
+    without_rounded(c, out);
     QUEUE(c, columns_kernel, (int)x.rows, THREADS, 0, floats(out), out.width, column, floats(x), x.width, 0, x.width);
     cuda_launched(c, "place");
 }
@@ -269,7 +269,7 @@ void cuda_cut(struct backend *b, struct tensor out, struct tensor x, int column)
 {
     struct cuda *c = (struct cuda *)b;
     assert(out.rows == x.rows && column + out.width <= x.width);
-    without_planes(c, out);
+    without_rounded(c, out);
     QUEUE(c, columns_kernel, (int)out.rows, THREADS, 0, floats(out), out.width, 0, floats(x), x.width, column,
           out.width);
     cuda_launched(c, "cut");

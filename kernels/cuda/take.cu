@@ -80,7 +80,7 @@ void cuda_take(struct backend *b, struct tensor out, struct tensor x, const int3
     const struct packed *p = (const struct packed *)x.packed;
     assert(out.width == x.width && out.type == F32);
     struct rows_to_take t;
-    without_planes(c, out);
+    without_rounded(c, out);
     t.width = out.width;
     for (int64_t i = 0; i < out.rows; i++)
         assert(row[i] >= 0 && row[i] < x.rows);
@@ -138,7 +138,7 @@ void cuda_embed(struct backend *b, struct tensor out, struct tensor table, const
 {
     struct cuda *c = (struct cuda *)b;
     assert(out.width == table.width && out.type == F32 && out.rows == s->n);
-    without_planes(c, out);
+    without_rounded(c, out);
     const struct layout *see = cuda_see(c, s);
     const dim3 grid((unsigned)blocks_for(out.width, THREADS), (unsigned)out.rows);
     QUEUE(c, embed_kernel, grid, THREADS, 0, (float *)out.data, out.width, see->token, table_of(table));
@@ -154,7 +154,7 @@ struct join_call {
     float eps;
     bool keeps_raw;
     int64_t width;
-    struct rounding planes; // of out; NULL: none are written
+    struct rounding rounded; // of out
 };
 
 // A block for each half of a row. The first THREADS threads add the squares, in one order for rows of any number; all of them bring the row first,
@@ -217,7 +217,7 @@ static __global__ void __launch_bounds__(JOIN_THREADS)
             out[k] = y[j];
             if (half == 1)
                 x[k] = s.keeps_raw ? raw[j] : y[j];
-            round_number(s.planes, i, half * s.width + k, y[j]);
+            round_number(s.rounded, i, half * s.width + k, y[j]);
         }
     }
 }
@@ -235,12 +235,12 @@ struct tensor cuda_join(struct backend *b, struct tensor out, struct tensor x, s
     call.token = see->token, call.slot = see->slot, call.parent = see->parent;
     call.of_slot = how.of_slot, call.eps = how.eps, call.keeps_raw = how.keeps_raw;
     call.width = x.width;
-    out = without_planes(c, out);
-    without_planes(c, x);
-    const bool has_planes = x.width % WARP == 0 && rounding_for(c, -1, out.rows, out.width, &call.planes);
+    out = without_rounded(c, out);
+    without_rounded(c, x);
+    const bool rounds = x.width % WARP == 0 && rounding_for(c, -1, out.rows, out.width, &call.rounded);
     QUEUE(c, join_kernel, dim3((unsigned)s->n, 2), JOIN_THREADS, 0, call, table_of(table));
     cuda_launched(c, "join");
-    return has_planes ? with_planes(c, out) : out;
+    return rounds ? with_rounded(c, out) : out;
 }
 
 struct states_call {
@@ -269,7 +269,7 @@ void cuda_keep_states(struct backend *b, struct tensor states, struct tensor x, 
     struct cuda *c = (struct cuda *)b;
     const struct layout *see = cuda_see(c, s);
     assert(x.rows == s->n && x.width == states.width);
-    without_planes(c, states);
+    without_rounded(c, states);
     struct states_call call = {};
     call.states = (float *)states.data, call.x = (const float *)x.data;
     call.slot = see->slot, call.prefix = see->prefix, call.place = see->place;
@@ -336,7 +336,7 @@ void cuda_move(struct backend *b, const struct tensor *x, int count, const struc
     struct rows_to_move m = {};
     for (int i = 0; i < count; i++) {
         assert(x[i].type == x[0].type && x[i].width == x[0].width);
-        without_planes(c, x[i]);
+        without_rounded(c, x[i]);
     }
     for (int r = 0; r < runs; r++)
         for (int i = 0; i < run[r].n; i++) {

@@ -1,10 +1,10 @@
 // unit.h - operations on a unit of weights: loading, conversion to pairs of bfloat16, product with the input, and accumulation.
 // Shared by matmul_small.cu, matmul_ring.cu and matmul_large.cu, which divide the work differently but give the same bits.
 //
-// Each 32 k are accumulated from zero, the smallest planes of the input first, and then added to the sum with one rounding
-// (integers with their scale), so that the truncation of the matrix unit stays small.
+// Each 32 k are accumulated from zero and then added to the sum with one rounding (integers with their scale), so that the truncation of
+// the matrix unit stays small.
 #pragma once
-#include "kernels/cuda/packed.h"
+#include "kernels/cuda/round.h"
 
 namespace DEVICE_SPACE
 {
@@ -179,35 +179,26 @@ template <int FORM> __device__ inline void weights_of(uint32_t a[2][4], const ui
     }
 }
 
-// Calls f with every combination of form and scaling.
-template <typename F> static inline void every_form(F f)
+// Calls f with the form and the scaling of a weight: the combinations that there are.
+template <typename F> static inline void with_form(const struct packed &p, F f)
 {
-    f.template operator()<FORM_BF16, SCALING_NONE>();
-    f.template operator()<FORM_F16, SCALING_NONE>();
-    f.template operator()<FORM_INT8, SCALING_HALF>();
-    f.template operator()<FORM_INT8, SCALING_MIN>();
-    f.template operator()<FORM_INT8, SCALING_SUPER>();
-    f.template operator()<FORM_INT8, SCALING_SUB_BLOCK>();
-    f.template operator()<FORM_INT4, SCALING_HALF>();
-    f.template operator()<FORM_INT4, SCALING_MIN>();
-    f.template operator()<FORM_INT4, SCALING_SUPER>();
-    f.template operator()<FORM_IQ4, SCALING_HALF>();
-    f.template operator()<FORM_IQ4, SCALING_SUB_BLOCK>();
-    f.template operator()<FORM_E2M1, SCALING_POWER>();
-    f.template operator()<FORM_E4M3, SCALING_FLOAT>();
-}
-
-// Calls f with the form, the scaling and the number of planes of a weight's products.
-template <typename F> static inline void with_form(const struct packed *p, F f)
-{
-    every_form([&]<int FORM, int SCALING>() {
-        if (p->form != FORM || p->scaling != SCALING)
-            return;
-        if (needs_three_planes(p))
-            f.template operator()<FORM, SCALING, 3>();
-        else
-            f.template operator()<FORM, SCALING, 1>();
-    });
+    const auto one = [&]<int FORM, int SCALING>() {
+        if (p.form == FORM && p.scaling == SCALING)
+            f.template operator()<FORM, SCALING>();
+    };
+    one.template operator()<FORM_BF16, SCALING_NONE>();
+    one.template operator()<FORM_F16, SCALING_NONE>();
+    one.template operator()<FORM_INT8, SCALING_HALF>();
+    one.template operator()<FORM_INT8, SCALING_MIN>();
+    one.template operator()<FORM_INT8, SCALING_SUPER>();
+    one.template operator()<FORM_INT8, SCALING_SUB_BLOCK>();
+    one.template operator()<FORM_INT4, SCALING_HALF>();
+    one.template operator()<FORM_INT4, SCALING_MIN>();
+    one.template operator()<FORM_INT4, SCALING_SUPER>();
+    one.template operator()<FORM_IQ4, SCALING_HALF>();
+    one.template operator()<FORM_IQ4, SCALING_SUB_BLOCK>();
+    one.template operator()<FORM_E2M1, SCALING_POWER>();
+    one.template operator()<FORM_E4M3, SCALING_FLOAT>();
 }
 
 // ---- sums
@@ -220,8 +211,8 @@ __device__ inline float2 sums_of(const float *sums, int stride)
 }
 
 // sum (16, 8) += the product of 32 k: accumulated from zero, the smallest parts first, then scaled once.
-template <int FORM, int SCALING, int PLANES>
-__device__ inline void add_block(float sum[4], uint32_t a[2][2][4], const uint4 x[PLANES],
+template <int FORM, int SCALING>
+__device__ inline void add_block(float sum[4], uint32_t a[2][2][4], const uint4 &x,
                                  const struct fragment<FORM, SCALING> &w, const float2 &sums)
 {
     constexpr int HALVES = SCALING == SCALING_SUB_BLOCK ? 2 : 1; // halves of the block that have their own scales
@@ -230,13 +221,10 @@ __device__ inline void add_block(float sum[4], uint32_t a[2][2][4], const uint4 
         float d[4] = {};
         UNROLL
         for (int part = FORM == FORM_F16; part >= 0; part--) {
-            UNROLL
-            for (int p = PLANES - 1; p >= 0; p--) {
-                if (HALVES == 1 || half == 0)
-                    mma_bf16(d, a[0][part], x[p].x, x[p].y);
-                if (HALVES == 1 || half == 1)
-                    mma_bf16(d, a[1][part], x[p].z, x[p].w);
-            }
+            if (HALVES == 1 || half == 0)
+                mma_bf16(d, a[0][part], x.x, x.y);
+            if (HALVES == 1 || half == 1)
+                mma_bf16(d, a[1][part], x.z, x.w);
         }
         UNROLL
         for (int i = 0; i < 4; i++) {
@@ -250,6 +238,58 @@ __device__ inline void add_block(float sum[4], uint32_t a[2][2][4], const uint4 
             }
         }
     }
+}
+
+// ---- a slice of k for each warp (matmul_small.cu, matmul_ring.cu): tiles of a launch, sums on their way between warps, outputs
+
+struct place { // of a tile: its part, and its number there
+    int part, tile;
+};
+
+// Tile number `tile` of weights side by side; part k.count if there are fewer.
+__device__ inline struct place place_of(const struct work &k, int tile)
+{
+    struct place p = { 0, tile };
+    while (p.part < k.count && p.tile >= k.part[p.part].w.tiles)
+        p.tile -= k.part[p.part++].w.tiles;
+    return p;
+}
+
+// Where the totals of output (n, r) of a tile are in what its warps have written: index i of COLUMNS * 4, and lane. Neighbouring outputs
+// lie in different banks.
+struct corner_of_sum {
+    int i, lane;
+};
+
+__device__ inline struct corner_of_sum sum_at(int n, int r)
+{
+    const int i = n / 8 * 4 + r / 8 * 2 + n % 2;
+    return { i, (r % 8 * 4 + n % 8 / 2) ^ (i % 4) };
+}
+
+// Writes the sums of a warp where sum_at finds them. to: (COLUMNS * 4, WARP)
+template <int COLUMNS> __device__ inline void keep_sums(float (*to)[WARP], const float sum[COLUMNS][4])
+{
+    const int lane = threadIdx.x % WARP;
+    UNROLL
+    for (int i = 0; i < COLUMNS * 4; i++)
+        to[i][lane ^ (i % 4)] = sum[i / 4][i % 4];
+}
+
+// Writes output (n, m) of a part, from the sum of all slices; gated: from those of gate and up.
+__device__ inline void write_total(const struct work &k, const struct part &p, int64_t n, int64_t m, float total)
+{
+    if (n < k.x.n && m < p.w.rows)
+        write_output(p.out + n * p.w.rows + m, total, p.bias != NULL ? p.bias + m : NULL, p.add);
+}
+
+__device__ inline void write_gated(const struct work &k, int64_t n, int64_t m, float gate, float up)
+{
+    const struct part &p = k.part[0];
+    const float y = passed(gate, k.f) * up;
+    if (n < k.x.n && m < p.w.rows)
+        p.out[n * p.w.rows + m] = y;
+    round_number(k.rounded, n, m, y); // rows beyond n too: any numbers, as no output depends on them
 }
 
 } // namespace DEVICE_SPACE

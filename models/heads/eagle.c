@@ -466,7 +466,7 @@ static struct tensor begin(struct eagle *e, const struct layout *layout, struct 
     return x;
 }
 
-// Returns x, with its planes if the last operation left some. from_target: x has the states that the rows follow.
+// Returns x, with its rounded form if the last operation left one. from_target: x has the states that the rows follow.
 static struct tensor run_layers(struct eagle *e, struct kv_cache *c, const struct layout *layout, struct tensor x,
                                 bool from_target, const struct eagle_states *own)
 {

@@ -140,15 +140,15 @@ carry
 
 # A test that does not find the GPU is a failure, though it passes or is skipped. Others may be skipped.
 for status_of_test in 0 77; do
-    cp "$root/stub" "$stubs/test_planes"
-    sed -i "\$a echo 'not on this machine: device cuda:0: seeded'; exit $status_of_test" "$stubs/test_planes"
+    cp "$root/stub" "$stubs/test_rounded"
+    sed -i "\$a echo 'not on this machine: device cuda:0: seeded'; exit $status_of_test" "$stubs/test_rounded"
     carry
     rm -rf "$copy/build/gpu-programs"
     run '' first
     [ $status = 1 ] && grep -qE '^bits .* failed' "$summary" || wrong "a test without the GPU passes, with status $status_of_test"
 done
-cp "$root/stub" "$stubs/test_planes"
-sed -i '$a exit 77' "$stubs/test_planes"
+cp "$root/stub" "$stubs/test_rounded"
+sed -i '$a exit 77' "$stubs/test_rounded"
 carry
 rm -rf "$copy/build/gpu-programs"
 run '' first

@@ -270,7 +270,7 @@ void device_pair_both(struct device_pair *c, const struct rows *r, enum kind exp
         fail_msg("%s: a pass of %d rows was %d launches, and there are %d graphs more; expected %s more", c->g->name,
                  r->n, (int)a->launches, (int)more, expectation[expected]);
     if (c->g->emulated && !c->g->varies)
-        assert_int_equal(a->of_logits, 1); // the last norm has written their planes
+        assert_int_equal(a->of_logits, 1); // the last norm has written their rounded form
 }
 
 void device_pair_behind(struct device_pair *c, int length, int n, enum kind expected)

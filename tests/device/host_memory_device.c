@@ -27,7 +27,7 @@ static struct tensor sent(struct backend *to, struct tensor t)
     if (t.data == NULL || t.packed != NULL) // none, or a weight that is on the device
         return t;
     struct tensor on_device = t;
-    on_device.planes = 0;
+    on_device.rounded = 0;
     on_device.data = to->alloc(to, tensor_bytes(t));
     assert_non_null(on_device.data);
     to->upload(to, on_device.data, t.data, tensor_bytes(t));
@@ -136,7 +136,7 @@ static void hosted_unprepare(struct backend *b, struct tensor w)
         in->name(in SIGNATURE(PASS, PASS, ARGUMENT_OTHER)); \
         SIGNATURE(FETCH, DROP, NOTHING) \
     }
-// A value without planes, which are the inner backend's.
+// A value without its rounded form, which is the inner backend's.
 #define HOSTED_VALUE(name, SIGNATURE) \
     static struct tensor hosted_##name OPERATION_PARAMETERS(SIGNATURE) { \
         struct backend *in = inner_of(b); \

@@ -94,7 +94,7 @@ static struct layout one_row(struct backend *b)
     return s;
 }
 
-// ---- a product, which reads planes of its input and makes them if it has none
+// ---- a product, which reads the rounded form of its input and makes it if there is none
 
 enum { K = 64, M = 16 };
 
@@ -129,7 +129,7 @@ static void product_close(struct product_of *p)
     gpu_close(p->b);
 }
 
-// The product of a new input, as a graph and by itself. known: the input has planes before the graph. call: the number of the call
+// The product of a new input, as a graph and by itself. known: the input has a rounded form before the graph. call: the number of the call
 // that fails from then on; 0: none.
 static void product_is_right(const struct product_of *p, bool known, int call)
 {
@@ -146,7 +146,7 @@ static void product_is_right(const struct product_of *p, bool known, int call)
     if (known) {
         b->upload(b, p->copy.data, x, sizeof(x));
         in = b->rmsnorm(b, p->x, p->x, p->copy, 1e-5f);
-        assert_true(in.planes != 0);
+        assert_true(in.rounded != 0);
     }
     emulated_fail_next(call);
     for (bool done = graph_launched(b, &r, &out); !done; done = graph_ended(b, out)) {
@@ -155,7 +155,7 @@ static void product_is_right(const struct product_of *p, bool known, int call)
     }
     emulated_fail_next(0);
     assert_ok(b->sync(b, &err), err);
-    assert_true(out.data == p->y.data && out.rows == 1 && out.width == M && out.planes == 0);
+    assert_true(out.data == p->y.data && out.rows == 1 && out.width == M && out.rounded == 0);
     b->download(b, got, p->y.data, sizeof(got));
     b->download(b, x, p->x.data, sizeof(x));
     b->upload(b, p->copy.data, x, sizeof(x));
@@ -173,7 +173,7 @@ static void enlarging_a_workspace_ends_graphs(void **unused)
         product_is_right(&p, false, 0);
     assert_int_equal(device_pair_graphs(), 1);
     const struct tensor wide = rows_on(b, 64, 40 * K), by = rows_on(b, 1, 40 * K);
-    for (int i = 0; i < 2; i++) // both buffers of planes
+    for (int i = 0; i < 2; i++) // both buffers of rounded forms
         b->rmsnorm(b, wide, wide, by, 1e-5f);
     for (int i = 0; i < 3; i++)
         product_is_right(&p, false, 0);
@@ -182,7 +182,7 @@ static void enlarging_a_workspace_ends_graphs(void **unused)
     product_close(&p);
 }
 
-static void planes_from_before_are_not_part_of_a_graph(void **unused)
+static void rounded_forms_from_before_are_not_part_of_a_graph(void **unused)
 {
     struct product_of p = product_open();
     product_is_right(&p, true, 0);
@@ -192,7 +192,7 @@ static void planes_from_before_are_not_part_of_a_graph(void **unused)
     product_close(&p);
 }
 
-// Planes are written to two buffers in turn; between two graphs an odd number of them may be.
+// Rounded forms are written to two buffers in turn; between two graphs an odd number of them may be.
 static void capture_enlarges_no_workspace(void **unused)
 {
     struct product_of p = product_open();
@@ -206,7 +206,7 @@ static void capture_enlarges_no_workspace(void **unused)
             b->rmsnorm(b, p.x, p.x, narrow, 1e-5f);
             out = b->rmsnorm(b, wide, wide, by, 1e-5f);
         }
-        assert_true(out.data == wide.data && out.planes != 0);
+        assert_true(out.data == wide.data && out.rounded != 0);
         b->rmsnorm(b, p.x, p.x, narrow, 1e-5f);
     }
     assert_int_equal(device_pair_graphs(), 1);
@@ -214,7 +214,7 @@ static void capture_enlarges_no_workspace(void **unused)
     product_close(&p);
 }
 
-static void a_failed_capture_leaves_no_planes(void **unused)
+static void a_failed_capture_leaves_no_rounded_form(void **unused)
 {
     for (int call = 1, captured = 0; !captured; call++) {
         struct product_of p = product_open();
@@ -283,9 +283,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_graph_passes_are_queued),
         cmocka_unit_test(enlarging_a_workspace_ends_graphs),
-        cmocka_unit_test(planes_from_before_are_not_part_of_a_graph),
+        cmocka_unit_test(rounded_forms_from_before_are_not_part_of_a_graph),
         cmocka_unit_test(capture_enlarges_no_workspace),
-        cmocka_unit_test(a_failed_capture_leaves_no_planes),
+        cmocka_unit_test(a_failed_capture_leaves_no_rounded_form),
         cmocka_unit_test(operations_that_cannot_be_captured_are_queued_again),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
