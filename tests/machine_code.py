@@ -44,6 +44,7 @@ REQUIREMENTS = [
     (r"large_kernel", "HMMA.16816.F32.BF16", IN_SHARED),
     (r"mma_kernel", "HMMA.16816.F32.BF16", IN_SHARED),
     (r"rmsnorm_kernel<[24], true>", None, ALL_BEFORE),
+    (r"join_kernel<true>", None, ALL_BEFORE),
 ]
 
 # Instructions that a kernel may not contain: (prefix of its name, pattern, reason).

@@ -1,11 +1,11 @@
 // rows.cu - operations on rows of floats: add, RMSNorm, SwiGLU, and copies of rows. Each row is computed by one block (or
 // elementwise), independently of the other rows of the pass.
-#include "kernels/cuda/round.h"
+#include "kernels/cuda/norm.h"
 
 namespace DEVICE_SPACE
 {
 
-enum { THREADS = 256, NORM_THREADS = 1024 };
+enum { THREADS = 256 };
 
 static float *floats(struct tensor t)
 {
@@ -39,98 +39,24 @@ void cuda_add(struct backend *b, struct tensor out, struct tensor x)
 
 // ---- out = x / rms(x) * w
 
-struct four { // adjacent numbers of a row
-    float x[4];
-};
-
-// From number k on; 0 beyond the width. WIDE: the row is aligned, and its width a multiple of four. FIXED: no kernel writes the row,
-// which the caller loads before it waits.
-template <bool WIDE, bool FIXED> static __device__ inline struct four load_four(const float *row, int k, int width)
-{
-    struct four to = {};
-    if constexpr (WIDE) {
-        if (k >= width)
-            return to;
-        const uint4 *at = (const uint4 *)(row + k);
-        const uint4 v = FIXED ? load_weights(at) : *at;
-        to.x[0] = __uint_as_float(v.x), to.x[1] = __uint_as_float(v.y);
-        to.x[2] = __uint_as_float(v.z), to.x[3] = __uint_as_float(v.w);
-    } else
-        UNROLL
-    for (int i = 0; i < 4; i++)
-        to.x[i] = k + i < width ? row[k + i] : 0;
-    return to;
-}
-
-static __device__ inline float add_squares(float sum, const struct four &v)
-{
-    UNROLL
-    for (int i = 0; i < 4; i++)
-        sum = fmaf(v.x[i], v.x[i], sum);
-    return sum;
-}
-
-// out = x * scale * w from number k on, and rounded, by all lanes of a warp together.
-template <bool WIDE>
-static __device__ inline void write_four(float *out, const struct rounding &rounded, int k, int width, int padded,
-                                         const struct four &x, float scale, const struct four &w)
-{
-    struct four y;
-    UNROLL
-    for (int i = 0; i < 4; i++)
-        y.x[i] = k + (WIDE ? 0 : i) < width ? x.x[i] * scale * w.x[i] : 0;
-    if constexpr (WIDE) {
-        if (k < width)
-            *(float4 *)(out + k) = make_float4(y.x[0], y.x[1], y.x[2], y.x[3]);
-    } else
-        UNROLL
-    for (int i = 0; i < 4; i++)
-        if (k + i < width)
-            out[k + i] = y.x[i];
-    round_four(rounded, blockIdx.x, k, k < padded, y.x);
-}
-
-// A block per row. The sum of squares: per thread in rounds, then trees over lanes and over warps. The first ROUNDS rounds are kept in
-// registers, with their weights if the row is WIDE; longer rows are read again. out may be x.
+// A block per row. out may be x.
 template <int ROUNDS, bool WIDE>
 static __global__ void __launch_bounds__(NORM_THREADS)
     rmsnorm_kernel(float *out, const float *x, const float *w, int width, float eps, const struct rounding to,
                    int padded)
 {
     launch_dependents();
-    __shared__ float of_warp[WARP];
-    const int first = (int)threadIdx.x * 4, round = (int)blockDim.x * 4, lane = (int)threadIdx.x % WARP;
-    struct four kept[ROUNDS], weights[ROUNDS];
-    UNROLL
-    for (int i = 0; i < ROUNDS && WIDE; i++)
-        weights[i] = load_four<WIDE, true>(w, first + i * round, width);
+    struct four weights[ROUNDS];
+    load_weights_of_norm<WIDE>(weights, w, width);
     wait_for_previous(); // w is not written by kernels
     x += (int64_t)blockIdx.x * width;
     out += (int64_t)blockIdx.x * width;
-    float squares = 0;
-    UNROLL
-    for (int i = 0; i < ROUNDS; i++)
-        kept[i] = load_four<WIDE, false>(x, first + i * round, width);
-    UNROLL
-    for (int i = 0; i < ROUNDS; i++)
-        squares = add_squares(squares, kept[i]);
-    for (int k = first + ROUNDS * round; k < width; k += round)
-        squares = add_squares(squares, load_four<WIDE, false>(x, k, width));
-    squares = warp_sum(squares);
-    if (lane == 0)
-        of_warp[threadIdx.x / WARP] = squares;
-    __syncthreads();
-    const float total = warp_sum(lane < (int)blockDim.x / WARP ? of_warp[lane] : 0);
-    const float scale = 1.0f / sqrtf(total / (float)width + eps);
-    UNROLL
-    for (int i = 0; i < ROUNDS; i++)
-        write_four<WIDE>(out, to, first + i * round, width, padded, kept[i], scale,
-                         WIDE ? weights[i] : load_four<WIDE, false>(w, first + i * round, width));
-    for (int from = ROUNDS * round; from < padded; from += round) {
-        const int k = first + from;
-        write_four<WIDE>(out, to, k, width, padded, load_four<WIDE, false>(x, k, width), scale,
-                         load_four<WIDE, false>(w, k, width));
-    }
+    norm_row<ROUNDS, WIDE>(
+        w, weights, width, padded, eps, [=](int k) { return load_four<WIDE, false>(x, k, width); },
+        [&](int k, const struct four &, const struct four &y) {
+            store_four<WIDE>(out, k, width, y);
+            round_four(to, blockIdx.x, k, k < padded, y.x);
+        });
 }
 
 struct tensor cuda_rmsnorm(struct backend *b, struct tensor out, struct tensor x, struct tensor w, float eps)
@@ -140,14 +66,11 @@ struct tensor cuda_rmsnorm(struct backend *b, struct tensor out, struct tensor x
     struct rounding to;
     out = without_rounded(c, out);
     const bool rounds = rounding_for(c, -1, x.rows, x.width, &to);
-    const bool wide =
-        x.width % 4 == 0 && ((uintptr_t)out.data | (uintptr_t)x.data | (uintptr_t)w.data) % sizeof(float4) == 0;
-    const int width = (int)x.width, padded = (int)round_width(width), needed = blocks_for(padded, 8 * WARP) * WARP,
-              threads = needed < NORM_THREADS ? needed : NORM_THREADS;
-    if (!wide)
+    const int width = (int)x.width, padded = (int)round_width(width), threads = norm_threads(width);
+    if (!norm_is_wide(width, (uintptr_t)out.data | (uintptr_t)x.data | (uintptr_t)w.data))
         QUEUE(c, (rmsnorm_kernel<2, false>), (int)x.rows, threads, 0, floats(out), floats(x), floats(w), width, eps, to,
               padded);
-    else if (needed <= NORM_THREADS)
+    else if (padded <= 2 * 4 * NORM_THREADS)
         QUEUE(c, (rmsnorm_kernel<2, true>), (int)x.rows, threads, 0, floats(out), floats(x), floats(w), width, eps, to,
               padded);
     else

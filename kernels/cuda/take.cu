@@ -1,27 +1,12 @@
 // take.cu - rows of a table as floats: rows as they are in a checkpoint or a pass, or rows of a packed weight, read from its tiles. Row
 // numbers are kernel arguments, or on the device. And rows of a cache that move.
-#include "kernels/cuda/round.h"
+#include "kernels/cuda/norm.h"
 #include "kernels/cuda/unpack.h"
 
 namespace DEVICE_SPACE
 {
 
-enum { THREADS = 256, LINE = 128 / sizeof(float) };
-
-struct rows_to_take {
-    float *out; // (count, width)
-    int64_t width;
-    struct row_numbers numbers;
-};
-
-static __global__ void take_kernel(const __grid_constant__ struct rows_to_take t, const uint8_t *x, enum type type,
-                                   int64_t row_bytes)
-{
-    kernel_prologue();
-    const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (k < t.width)
-        t.out[blockIdx.y * t.width + k] = value_at(type, x + t.numbers.row[blockIdx.y] * row_bytes, k);
-}
+enum { THREADS = 256 };
 
 template <int SCALING> __device__ static float scaled(const struct packed *p, int64_t r, int64_t k, float q)
 {
@@ -65,40 +50,6 @@ __device__ static float packed_value(const struct packed *p, int64_t r, int64_t 
     }
 }
 
-static __global__ void take_packed_kernel(const __grid_constant__ struct rows_to_take t,
-                                          const __grid_constant__ struct packed p)
-{
-    kernel_prologue();
-    const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (k < t.width)
-        t.out[blockIdx.y * t.width + k] = packed_value(&p, t.numbers.row[blockIdx.y], k);
-}
-
-void cuda_take(struct backend *b, struct tensor out, struct tensor x, const int32_t *row)
-{
-    struct cuda *c = (struct cuda *)b;
-    const struct packed *p = (const struct packed *)x.packed;
-    assert(out.width == x.width && out.type == F32);
-    struct rows_to_take t;
-    without_rounded(c, out);
-    t.width = out.width;
-    for (int64_t i = 0; i < out.rows; i++)
-        assert(row[i] >= 0 && row[i] < x.rows);
-    for (int64_t first = 0; first < out.rows; first += ROW_NUMBERS) {
-        t.out = (float *)out.data + first * out.width;
-        t.numbers = row_numbers_of(row + first, out.rows - first);
-        const dim3 grid((unsigned)blocks_for(out.width, THREADS), (unsigned)t.numbers.n);
-        if (p == NULL || p->form == FORM_RAW)
-            QUEUE(c, take_kernel, grid, THREADS, 0, t, (const uint8_t *)x.data, x.type,
-                  (int64_t)type_row_bytes(x.type, x.width));
-        else
-            QUEUE(c, take_packed_kernel, grid, THREADS, 0, t, *p);
-    }
-    cuda_launched(c, "take");
-}
-
-// ---- rows by a pass's layout, which is on the device: graphs have them
-
 struct table {        // of either form
     const uint8_t *x; // NULL: packed
     enum type type;
@@ -125,23 +76,56 @@ __device__ static float table_value(const struct table &t, int64_t row, int64_t 
     return t.x != NULL ? value_at(t.type, t.x + row * t.row_bytes, k) : packed_value(&t.packed, row, k);
 }
 
-static __global__ void embed_kernel(float *out, int64_t width, const int32_t *token,
-                                    const __grid_constant__ struct table t)
+struct rows_to_take {
+    float *out; // (count, width)
+    int64_t width;
+    const int32_t *token; // (count) numbers on the device; NULL: these
+    struct row_numbers numbers;
+};
+static_assert(sizeof(struct rows_to_take) + sizeof(struct table) <= 4096, "limit of kernel parameters");
+
+static __global__ void take_kernel(const __grid_constant__ struct rows_to_take t,
+                                   const __grid_constant__ struct table x)
 {
     kernel_prologue();
     const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (k < width)
-        out[blockIdx.y * width + k] = table_value(t, token[blockIdx.y], k);
+    const int32_t *row = t.token != NULL ? t.token : t.numbers.row;
+    if (k < t.width)
+        t.out[blockIdx.y * t.width + k] = table_value(x, row[blockIdx.y], k);
 }
+
+static void queue_take(struct cuda *c, const struct rows_to_take &t, int rows, struct tensor x)
+{
+    QUEUE(c, take_kernel, dim3((unsigned)blocks_for(t.width, THREADS), (unsigned)rows), THREADS, 0, t, table_of(x));
+}
+
+void cuda_take(struct backend *b, struct tensor out, struct tensor x, const int32_t *row)
+{
+    struct cuda *c = (struct cuda *)b;
+    assert(out.width == x.width && out.type == F32);
+    struct rows_to_take t = {};
+    without_rounded(c, out);
+    t.width = out.width;
+    for (int64_t i = 0; i < out.rows; i++)
+        assert(row[i] >= 0 && row[i] < x.rows);
+    for (int64_t first = 0; first < out.rows; first += ROW_NUMBERS) {
+        t.out = (float *)out.data + first * out.width;
+        t.numbers = row_numbers_of(row + first, out.rows - first);
+        queue_take(c, t, t.numbers.n, x);
+    }
+    cuda_launched(c, "take");
+}
+
+// ---- rows by a pass's layout, which is on the device: graphs have them
 
 void cuda_embed(struct backend *b, struct tensor out, struct tensor table, const struct layout *s)
 {
     struct cuda *c = (struct cuda *)b;
     assert(out.width == table.width && out.type == F32 && out.rows == s->n);
     without_rounded(c, out);
-    const struct layout *see = cuda_see(c, s);
-    const dim3 grid((unsigned)blocks_for(out.width, THREADS), (unsigned)out.rows);
-    QUEUE(c, embed_kernel, grid, THREADS, 0, (float *)out.data, out.width, see->token, table_of(table));
+    struct rows_to_take t = {};
+    t.out = (float *)out.data, t.width = out.width, t.token = cuda_see(c, s)->token;
+    queue_take(c, t, (int)out.rows, table);
     cuda_launched(c, "embed");
 }
 
@@ -157,69 +141,44 @@ struct join_call {
     struct rounding rounded; // of out
 };
 
-// A block for each half of a row. The first THREADS threads add the squares, in one order for rows of any number; all of them bring the row first,
-// as it is, and write it last, JOIN_EACH numbers at a time.
-enum { JOIN_THREADS = 1024, JOIN_EACH = 4 };
-
-static __global__ void __launch_bounds__(JOIN_THREADS)
+// A block for each half of a row; that of the token is first brought as it is.
+template <bool WIDE>
+static __global__ void __launch_bounds__(NORM_THREADS)
     join_kernel(const __grid_constant__ struct join_call s, const __grid_constant__ struct table t)
 {
-    const int i = (int)blockIdx.x, half = (int)blockIdx.y, thread = (int)threadIdx.x;
+    const int i = (int)blockIdx.x, half = (int)blockIdx.y, width = (int)s.width;
     const float *norm = s.norm[half];
+    struct four weights[2];
     launch_dependents();
-    for (int64_t k = (int64_t)thread * LINE; norm != NULL && k < s.width; k += JOIN_THREADS * LINE)
-        prefetch_line(norm + k);
+    load_weights_of_norm<WIDE>(weights, norm, width);
     wait_for_previous(); // norms are not written by kernels
-    __shared__ float of_warp[THREADS / WARP];
-    float *const out = s.out + (2 * (int64_t)i + half) * s.width, *const x = s.x + (int64_t)i * s.width;
+    float *const out = s.out + (2 * (int64_t)i + half) * width, *const x = s.x + (int64_t)i * width;
     const int64_t row = half == 0          ? s.token[i]
                         : s.states == NULL ? i
                         : s.slot[i] < 0    ? 0 // padding: any row
                                            : s.slot[i] * s.of_slot + 1 + s.parent[i];
-    const float *const state = (s.states != NULL ? s.states : s.x) + row * s.width;
-    for (int64_t first = thread; first < s.width; first += JOIN_EACH * JOIN_THREADS) {
-        float raw[JOIN_EACH];
+    const float *const from = half == 0 ? out : (s.states != NULL ? s.states : s.x) + row * width;
+    for (int first = (int)threadIdx.x; half == 0 && first < width; first += 4 * (int)blockDim.x) {
+        float some[4];
         UNROLL
-        for (int j = 0; j < JOIN_EACH; j++) {
-            const int64_t k = first + j * JOIN_THREADS;
-            raw[j] = k >= s.width ? 0 : half == 0 ? table_value(t, row, k) : state[k];
-        }
+        for (int j = 0; j < 4; j++)
+            some[j] = table_value(t, row, min(first + j * (int)blockDim.x, width - 1));
         UNROLL
-        for (int j = 0; j < JOIN_EACH; j++)
-            if (first + j * JOIN_THREADS < s.width)
-                out[first + j * JOIN_THREADS] = raw[j];
+        for (int j = 0; j < 4; j++)
+            if (first + j * (int)blockDim.x < width)
+                out[first + j * (int)blockDim.x] = some[j];
     }
     __syncthreads();
-    float squares = 0, total = 0;
-    for (int64_t k = thread; norm != NULL && thread < THREADS && k < s.width; k += THREADS)
-        squares = fmaf(out[k], out[k], squares);
-    squares = warp_sum(squares);
-    if (thread < THREADS && thread % WARP == 0)
-        of_warp[thread / WARP] = squares;
-    __syncthreads();
-    for (int w = 0; w < THREADS / WARP; w++)
-        total += of_warp[w];
-    const float scale = 1.0f / sqrtf(total / (float)s.width + s.eps);
-    for (int64_t first = thread; first < s.width; first += JOIN_EACH * JOIN_THREADS) {
-        float raw[JOIN_EACH], y[JOIN_EACH];
-        UNROLL
-        for (int j = 0; j < JOIN_EACH; j++) {
-            const int64_t k = first + j * JOIN_THREADS;
-            y[j] = raw[j] = k < s.width ? out[k] : 0;
-            if (norm != NULL && k < s.width)
-                y[j] = raw[j] * scale * norm[k];
-        }
-        UNROLL
-        for (int j = 0; j < JOIN_EACH; j++) {
-            const int64_t k = first + j * JOIN_THREADS;
-            if (k >= s.width)
-                break;
-            out[k] = y[j];
-            if (half == 1)
-                x[k] = s.keeps_raw ? raw[j] : y[j];
-            round_number(s.rounded, i, half * s.width + k, y[j]);
-        }
-    }
+    norm_row<2, WIDE>(
+        norm, weights, width, width, s.eps, [=](int k) { return load_four<WIDE, false>(from, k, width); },
+        [&](int k, const struct four &raw, const struct four &y) {
+            store_four<WIDE>(out, k, width, y);
+            if (half == 1 && s.keeps_raw)
+                store_four<WIDE>(x, k, width, raw);
+            else if (half == 1)
+                store_four<WIDE>(x, k, width, y);
+            round_four(s.rounded, i, half * width + k, k < width, y.x);
+        });
 }
 
 struct tensor cuda_join(struct backend *b, struct tensor out, struct tensor x, struct tensor table,
@@ -238,7 +197,13 @@ struct tensor cuda_join(struct backend *b, struct tensor out, struct tensor x, s
     out = without_rounded(c, out);
     without_rounded(c, x);
     const bool rounds = x.width % WARP == 0 && rounding_for(c, -1, out.rows, out.width, &call.rounded);
-    QUEUE(c, join_kernel, dim3((unsigned)s->n, 2), JOIN_THREADS, 0, call, table_of(table));
+    const dim3 grid((unsigned)s->n, 2);
+    const int threads = norm_threads((int)x.width);
+    if (norm_is_wide(x.width, (uintptr_t)out.data | (uintptr_t)x.data | (uintptr_t)states.data |
+                                  (uintptr_t)token_norm.data | (uintptr_t)state_norm.data))
+        QUEUE(c, join_kernel<true>, grid, threads, 0, call, table_of(table));
+    else
+        QUEUE(c, join_kernel<false>, grid, threads, 0, call, table_of(table));
     cuda_launched(c, "join");
     return rounds ? with_rounded(c, out) : out;
 }
