@@ -29,10 +29,10 @@ static __global__ void map_ids_kernel(float *to, int width, const float *from, i
 
 struct draws { // shared memory of a block
     struct selection selection;
-    double sum[ROW_PARTS], of_warp[DRAFT_WARPS], below;
-    uint64_t key[DRAFT_WARPS];
-    int32_t out[MAX_TOP_K];
-    int first, n; // of the children
+    struct sampling_scratch<DRAFT_THREADS> scratch;
+    double sum[ROW_PARTS], of_warp[DRAFT_WARPS];
+    int32_t out[MAX_TOP_K]; // tokens that were drawn before, where siblings differ
+    int first, n;           // of the children
 };
 
 // Number of children of the frontier's candidate f.
@@ -50,43 +50,19 @@ __device__ static int children_of(const struct builder &t, const struct level &l
     return children_sampled(t.s.distinct, n, positive);
 }
 
-// The thread whose share has the token at `target`: the last one of positive weight that `target` or less precedes. own: the share's
-// weight. *below: what precedes all shares; becomes what precedes that one.
-__device__ static int share_at(double own, double target, double *below, struct draws &s)
+// A draw from a row without the first n tokens of s.out, by the sums of its parts in s.sum.
+__device__ static int pick_token(const struct level &l, const float *row, int n, double target, struct draws &s)
 {
-    double total;
-    const double before = *below + sum_before(own, s.of_warp, &total);
-    const uint64_t last = block_max<DRAFT_WARPS>(own > 0 && before <= target ? threadIdx.x + 1 : 0, s.key);
-    const int winner = last > 0 ? (int)last - 1 : 0;
-    if ((int)threadIdx.x == winner)
-        s.below = before;
-    __syncthreads();
-    *below = s.below;
-    return winner;
-}
-
-// The weight of tokens from .. to of a row without some of its tokens.
-__device__ static double weight_of(const struct row_without &r, int from, int to)
-{
-    double sum = 0;
-    UNROLL_BY(8)
-    for (int i = from; i < to; i++)
-        sum += entry_of(r.row, i);
-    for (int k = 0; k < r.n; k++)
-        sum -= r.out[k] >= from && r.out[k] < to ? entry_of(r.row, r.out[k]) : 0;
-    return sum;
-}
-
-// The first token at which the cumulative sum exceeds `target`: its part, a run of the part for each thread, and the token.
-__device__ static int token_at(const struct level &l, const struct row_without &r, double target, struct draws &s)
-{
-    const int thread = (int)threadIdx.x, width = row_part(l.width), run = (width + DRAFT_THREADS - 1) / DRAFT_THREADS;
+    const int each = row_part(l.width);
     double below = 0;
-    int from = width * share_at(thread < ROW_PARTS ? s.sum[thread] : 0, target, &below, s);
-    const int end = min(from + width, l.width), first = from + thread * run;
-    from += run * share_at(first < end ? weight_of(r, first, min(first + run, end)) : 0, target, &below, s);
-    const int own = from + thread;
-    return from + share_at(thread < run && own < end ? weight_of(r, own, own + 1) : 0, target, &below, s);
+    const int from = max(pick_cumulative(s.sum, ROW_PARTS, target, &below), 0) * each;
+    const auto entry = [&](int i) {
+        bool is_out = false;
+        for (int k = 0; k < n; k++)
+            is_out = is_out || s.out[k] == i;
+        return is_out ? 0 : entry_of(row, i);
+    };
+    return pick_between(entry, from, min(from + each, l.width), target, below, s.scratch);
 }
 
 // The children of the frontier's candidate f. Returns the number after the last one's.
@@ -96,8 +72,8 @@ __device__ static int sample_children(const struct builder &t, const struct leve
     const int c = d.frontier[f], family = d.at[c].family, wanted = family_top_k(&t.s.families, family, t.s.vocab);
     const bool distinct = siblings_differ(t.s.distinct, wanted);
     const struct random_source source = { d.r.seed, d.r.sequence, d.r.root };
-    const int64_t row = row_of(l, (int)blockIdx.y, f);
-    struct row_without left = { l.q + row * l.width, s.out, 0 };
+    const int64_t at_row = row_of(l, (int)blockIdx.y, f);
+    const float *row = l.q + at_row * l.width;
     const int own = (int)threadIdx.x <= f ? children_of(t, l, d, (int)blockIdx.y, (int)threadIdx.x) : 0;
     int children;
     double total;
@@ -110,8 +86,8 @@ __device__ static int sample_children(const struct builder &t, const struct leve
     const int at = s.first, n = s.n;
     sum_before(threadIdx.x < ROW_PARTS ? s.sum[threadIdx.x] : 0, s.of_warp, &total);
     for (int k = 0; k < n; k++) {
-        const int x = token_at(l, left, total * uniform(source, FOR_DRAFT, at + k), s);
-        const double weight = distinct ? entry_of(left.row, x) : 0;
+        const int x = pick_token(l, row, distinct ? k : 0, total * uniform(source, FOR_DRAFT, at + k), s);
+        const double weight = distinct ? entry_of(row, x) : 0;
         total -= weight;
         if (threadIdx.x == 0) {
             s.out[k] = x;
@@ -119,11 +95,10 @@ __device__ static int sample_children(const struct builder &t, const struct leve
             d.at[at + k] = sampled_child(d.at, c, t.s.families.child[t.s.families.first[family] + k], x, t.s.pick,
                                          t.s.distinct, wanted);
         }
-        left.n += distinct;
         __syncthreads();
     }
     if (threadIdx.x == 0)
-        d.at[c].q_row = l.q_row + (int)row;
+        d.at[c].q_row = l.q_row + (int)at_row;
     return at + n;
 }
 

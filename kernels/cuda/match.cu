@@ -31,18 +31,11 @@ static __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
     }
 }
 
-static void queue(struct cuda *c, int n, const struct verify_calls &calls)
+static int residual_rows(const struct verify_request *)
 {
-    const int blocks = cluster_blocks(c);
-    QUEUE_CLUSTERS(c, match_kernel, blocks, n * blocks, CLUSTER_THREADS, sizeof(struct verify_shared), calls);
-}
-
-static int residual_rows(const struct verify_request *r)
-{
-    (void)r;
     return 0;
 }
 
-const struct rule_body match_body = { "match", queue, residual_rows, true };
+const struct rule_body match_body = { "match", match_kernel, sizeof(struct verify_shared), residual_rows, true };
 
 } // namespace DEVICE_SPACE

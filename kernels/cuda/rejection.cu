@@ -131,18 +131,12 @@ static __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
     emit(c, at.node, at.in_row ? pick_unstruck(c, *s, at) : pick_remaining(c, s->v, at.p, at.node));
 }
 
-static void queue(struct cuda *c, int n, const struct verify_calls &calls)
+static int residual_rows(const struct verify_request *)
 {
-    const int blocks = cluster_blocks(c);
-    QUEUE_CLUSTERS(c, rejection_kernel, blocks, n * blocks, CLUSTER_THREADS, sizeof(struct rejection_shared), calls);
-}
-
-static int residual_rows(const struct verify_request *r)
-{
-    (void)r;
     return 1;
 }
 
-const struct rule_body rejection_body = { "rejection", queue, residual_rows, false };
+const struct rule_body rejection_body = { "rejection", rejection_kernel, sizeof(struct rejection_shared), residual_rows,
+                                          false };
 
 } // namespace DEVICE_SPACE

@@ -57,6 +57,17 @@ __device__ inline double proposal_entry(const struct tree &t, const struct propo
                                                          : normalized(q.of_others, i, of_row);
 }
 
+// The normalizer of a row of floats that adds up to `sum`.
+__device__ NOT_INLINED struct normalizer row_normalizer(int vocab, struct verify_shared &v, const float *row,
+                                                        double sum)
+{
+    if (!(sum > 0) || sum == 1)
+        return identity();
+    return divide(
+        vocab, sum, v.scratch, [=](int i) { return row[i]; }, [](int, float x) { return grid_round((double)x); },
+        [](int, double) {});
+}
+
 // Returns the proposal, whose sum is known, with the normalizers for a child.
 __device__ NOT_INLINED struct proposal with_normalizers(int vocab, struct verify_shared &v, struct proposal q,
                                                         int child)
@@ -66,11 +77,8 @@ __device__ NOT_INLINED struct proposal with_normalizers(int vocab, struct verify
     const float *row = q.row;
     const auto load = [=](int i) { return row[i]; };
     const auto nothing = [](int, double) {};
-    if (!q.has_normalizer && sum > 0 && sum != 1)
-        q.of_row = divide(
-            vocab, sum, v.scratch, load, [](int, float x) { return grid_round((double)x); }, nothing);
-    else if (!q.has_normalizer)
-        q.of_row = identity();
+    if (!q.has_normalizer)
+        q.of_row = row_normalizer(vocab, v, row, sum);
     q.has_normalizer = true;
     if (!lacks_siblings(t, q.node, child)) {
         q.without = -1;

@@ -47,13 +47,6 @@ __device__ inline double entry_of(const float *row, int i)
     return grid_round((double)row[i]);
 }
 
-// A row without some of its tokens.
-struct row_without {
-    const float *row;
-    const int32_t *out; // (n)
-    int n;
-};
-
 // ---- walks
 
 __device__ inline void add_entry(struct tally &t, int i, double x) // i: larger than before

@@ -64,13 +64,8 @@ __device__ static void arrive(const struct verify_call &c, struct traversal_shar
     at.p.row = row;
     at.p.work = work;
     at.p.n = identity();
-    if (s.v.tree.child[node] < 0 || at.p.certain >= 0) // the row is not normalized
-        return;
-    const double sum = row_sum(c.vocab, s.v, row, sums_of(c.p_sums, node), NULL);
-    if (sum > 0 && sum != 1)
-        at.p.n = divide(
-            c.vocab, sum, s.v.scratch, [=](int i) { return row[i]; },
-            [](int, float x) { return grid_round((double)x); }, [](int, double) {});
+    if (s.v.tree.child[node] >= 0 && at.p.certain < 0) // else the row is not normalized
+        at.p.n = row_normalizer(c.vocab, s.v, row, row_sum(c.vocab, s.v, row, sums_of(c.p_sums, node), NULL));
 }
 
 // The path to node `last`, and the token after it.
@@ -134,12 +129,6 @@ static __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
     write_path(c, t, at.node, token);
 }
 
-static void queue(struct cuda *c, int n, const struct verify_calls &calls)
-{
-    const int blocks = cluster_blocks(c);
-    QUEUE_CLUSTERS(c, traversal_kernel, blocks, n * blocks, CLUSTER_THREADS, sizeof(struct traversal_shared), calls);
-}
-
 // A node's residual is kept while the path goes down through a child that is not its first; the last one is that of the current node,
 // if it has children. Of a draft on the device only the maximum numbers of nodes and levels are known: each residual then takes two
 // nodes and a level.
@@ -162,6 +151,7 @@ static int residual_rows(const struct verify_request *r)
     return 1 + most;
 }
 
-const struct rule_body traversal_body = { "traversal", queue, residual_rows, false };
+const struct rule_body traversal_body = { "traversal", traversal_kernel, sizeof(struct traversal_shared), residual_rows,
+                                          false };
 
 } // namespace DEVICE_SPACE

@@ -204,7 +204,9 @@ void cuda_verify(struct backend *b, const struct verify_request *r, int n)
     }
     if (c->failed) // addresses may be invalid
         return;
-    r->body->queue(c, n, calls);
+    void (*const rule_kernel)(struct verify_calls) = r->body->kernel;
+    const int blocks = cluster_blocks(c);
+    QUEUE_CLUSTERS(c, rule_kernel, blocks, n * blocks, CLUSTER_THREADS, r->body->shared, calls);
     cuda_launched(c, "verification");
 }
 

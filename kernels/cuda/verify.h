@@ -63,10 +63,10 @@ static_assert(sizeof(struct verify_calls) <= 4096, "limit of kernel parameters")
 
 struct rule_body {
     const char *name;
-    void (*queue)(struct DEVICE_SPACE::cuda *c, int n,
-                  const struct DEVICE_SPACE::verify_calls &calls); // a cluster per call
-    int (*residual_rows)(const struct verify_request *r);          // maximum number of residuals that it keeps at once
-    bool races; // verify_request.uniforms are one per token of each depth
+    void (*kernel)(struct DEVICE_SPACE::verify_calls calls); // a cluster per call
+    size_t shared;                                           // bytes of dynamic shared memory
+    int (*residual_rows)(const struct verify_request *r);    // maximum number of residuals that it keeps at once
+    bool races;                                              // verify_request.uniforms are one per token of each depth
 };
 
 namespace DEVICE_SPACE
