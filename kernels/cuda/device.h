@@ -170,16 +170,6 @@ __device__ inline uint4 load_weights(const uint4 *at)
 #endif
 }
 
-// Brings the line of 128 bytes at this address to L2. What is written there later is not missed: L2 has the one copy.
-__device__ inline void prefetch_line(const void *at)
-{
-#if defined(EMULATED)
-    (void)*(const volatile uint8_t *)at;
-#else
-    asm volatile("prefetch.global.L2 [%0];" : : "l"(at));
-#endif
-}
-
 // Programmatic dependent launch. A kernel queued with QUEUE starts while the previous one is still running: the last blocks of that
 // leave processors idle, and the first weights take a while to arrive. Before a kernel reads or writes (even overwrites)
 // anything that another kernel writes, it must wait until the previous kernel has finished and its writes are visible; since that
@@ -353,10 +343,12 @@ __device__ inline void forget(int &x)
 // Compute capability 9.0 has them; before that a cluster is one block. Shared memory that other blocks reach must be dynamic
 // (DYNAMIC_SHARED). A block may touch that of another one only between two barriers of the cluster, since the other one must have
 // begun and not have ended. PTX ISA: barrier.cluster, mapa. QUEUE_CLUSTERS of cuda.h launches them.
-#if defined(EMULATED)
-enum { CLUSTER = 4, CLUSTER_THREADS = 64 }; // maximum number of blocks; threads of each. Threads are slow here
+// Maximum number of blocks, and threads of each: every device with clusters can run this size. Emulated threads are slow, so there are fewer,
+// except in .ci/nightly (FULL_CLUSTERS).
+#if defined(EMULATED) && !defined(FULL_CLUSTERS)
+enum { CLUSTER = 4, CLUSTER_THREADS = 64 };
 #else
-enum { CLUSTER = 8, CLUSTER_THREADS = 512 }; // every device with clusters can run this size
+enum { CLUSTER = 8, CLUSTER_THREADS = 512 };
 #endif
 
 __device__ inline int blocks_in_cluster()

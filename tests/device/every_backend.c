@@ -11,6 +11,7 @@
 struct backend *backends[MAX_BACKENDS];
 bool slow[MAX_BACKENDS];
 int n_backends;
+static double largest[MAX_BACKENDS]; // distance from a reference
 
 static bool is_selected(const char *only, const char *device)
 {
@@ -50,9 +51,19 @@ bool backends_open(int argc, char **argv)
     return n_backends > 0;
 }
 
-int backends_close(void **unused)
+void backends_note(const struct backend *b, double distance)
 {
     for (int i = 0; i < n_backends; i++)
+        if (backends[i] == b && distance > largest[i])
+            largest[i] = distance;
+}
+
+int backends_close(void **unused)
+{
+    for (int i = 0; i < n_backends; i++) {
+        if (largest[i] > 0)
+            printf("largest distance from a reference: %.2g, %s\n", largest[i], backends[i]->describe(backends[i]));
         backends[i]->destroy(backends[i]);
+    }
     return 0;
 }

@@ -17,4 +17,6 @@ extern bool slow[MAX_BACKENDS]; // large shapes are skipped on slow backends
 extern int n_backends;
 
 bool backends_open(int argc, char **argv); // false: there are none
-int backends_close(void **state);          // a group's tear-down
+// Notes the distance of a result from its reference (reference_distance). The largest of each backend is printed in the end.
+void backends_note(const struct backend *b, double distance);
+int backends_close(void **state); // a group's tear-down

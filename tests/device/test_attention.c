@@ -66,6 +66,7 @@ static void check_with(struct backend *c, const struct layout *layout, const int
     c->take(c, floats(values, rows, kv * hd), tv, row);
     reference_attend(expected, q_before, keys, values, layout, h, kv, a);
     double d = reference_distance(out, expected, n * h * hd);
+    backends_note(c, d);
     if (!(d < 2e-6)) // 1.7e-6 at worst, of the emulated GPU; 1.4e-6 of a CPU
         fail_msg("%s heads %d/%d of %d, %s, %d rows, scale %g, cap %g, window %d: distance %g", c->describe(c), h, kv,
                  hd, type_facts[type].name, n, (double)a.scale, (double)a.cap, a.window, d);

@@ -82,6 +82,7 @@ static void check_product(struct backend *c, enum type type, enum activations a,
     struct tensor weight = prepared(c, blocked, type, m, k, a);
     multiply(c, floats(out, n, m), floats(x, n, k), weight);
     double d = reference_distance(out, expected, n * m);
+    backends_note(c, d);
     if (!(d < error_limit(c, type, a)))
         fail_msg("%s %s %s n %d m %d k %d: distance %g", c->describe(c), type_facts[type].name, activations_names[a], n,
                  m, k, d);
