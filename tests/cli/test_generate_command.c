@@ -35,6 +35,31 @@ static void every_drafter_gives_the_text_of_none(void **state)
     }
 }
 
+// The drafts cross from one device to the other; the target is an emulated GPU.
+static void a_draft_model_on_the_cpu_gives_the_text_of_a_target_on_a_gpu(void **state)
+{
+    static const char *const modes[] = { "", "--rule match --temperature 1 --seed 11" };
+    static const char *const drafters[] = { "small:model=%s,tokens=3,pick=greedy,device=cpu",
+                                            "small:model=%s,widths=[2,1],device=cpu" };
+    const bool is_built = child_use(SPECLAB_EMULATED);
+    for (size_t w = 0; is_built && w < 2; w++) {
+        char *arguments =
+            xformat("%s --device cuda --ids '[5, 6, 7, 5, 6, 7]' --tokens 12 --ignore-end %s", models.gguf, modes[w]);
+        struct json *plain = generated_json(arguments);
+        for (size_t i = 0; i < 2; i++) {
+            char *drafter = words_with(drafters[i], models.draft),
+                 *line = xformat("%s --drafter %s", arguments, drafter);
+            struct json *j = generated_json(line);
+            assert_same_ids(plain, j, line);
+            json_free(j);
+            free(line), free(drafter);
+        }
+        json_free(plain);
+        free(arguments);
+    }
+    child_use(NULL);
+}
+
 static void both_formats_and_a_padded_draft_model_give_equal_texts(void **state)
 {
     char *a = xformat("%s --tokens 20 Hello", models.gguf),
@@ -248,6 +273,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_drafter_gives_the_text_of_none),
+        cmocka_unit_test(a_draft_model_on_the_cpu_gives_the_text_of_a_target_on_a_gpu),
         cmocka_unit_test(both_formats_and_a_padded_draft_model_give_equal_texts),
         cmocka_unit_test(a_trace_contains_each_draft),
         cmocka_unit_test(streamed_text_equals_json_text),
