@@ -15,12 +15,21 @@ def open(path: str, experiment: str | None = None):
 
 
 _PLUGINS = ("Drafter", "Rule", "Wrong", "FINAL", "DETERMINISTIC", "SAMPLED", "DISTINCT")
+_DECODING = ("Target", "Text", "decode")
 
 
 def __getattr__(name: str):
-    """The classes of plugins, with numpy only where they are used."""
+    """The classes of plugins and what notebooks use, with numpy only where they are used."""
     if name in _PLUGINS:
         from speclab import plugins
 
         return getattr(plugins, name)
+    if name in _DECODING:
+        from speclab import decoding
+
+        return getattr(decoding, name)
+    if name == "Fault":
+        from speclab.command import Fault
+
+        return Fault
     raise AttributeError(f"module speclab has no attribute {name}")

@@ -93,20 +93,20 @@ class Library:
             self.c = c.CDLL(path)
         except OSError as why:
             raise Fault(f"{path}: cannot be loaded: {why}") from None
-        self.main = self._function("speclab_main", c.c_int, c.c_int, c.POINTER(c.c_char_p))
-        self.host = self._function("speclab_python_plugins", None, _LOAD)
-        self.interrupt_also = self._function("speclab_interrupt_also", None, c.c_void_p)
-        self.add = self._function("speclab_foreign_add", c.c_int32, c.c_void_p, c.c_int32, c.c_int32, c.c_void_p)
-        self.sample = self._function("speclab_foreign_sample", c.c_int32, c.c_void_p, c.c_int32, c.c_void_p)
-        self.token = self._function("speclab_foreign_token", c.c_int32, c.c_void_p, c.c_int32)
-        self.p = self._function("speclab_foreign_p", None, c.c_void_p, c.c_int32, c.c_void_p)
-        self.q = self._function("speclab_foreign_q", None, c.c_void_p, c.c_int32, c.c_void_p)
-        self.accept = self._function("speclab_foreign_accept", c.c_int32, c.c_void_p, c.c_int32, c.c_double, c.c_double)
-        self.pick = self._function("speclab_foreign_pick", c.c_int32, c.c_void_p, c.c_int32, c.c_void_p)
-        self.register_drafter = self._function("speclab_register_foreign_drafter", c.c_int32, c.POINTER(ForeignDrafter))
-        self.register_rule = self._function("speclab_register_foreign_rule", c.c_int32, c.POINTER(ForeignRule))
+        self.main = self.function("speclab_main", c.c_int, c.c_int, c.POINTER(c.c_char_p))
+        self.host = self.function("speclab_python_plugins", None, _LOAD)
+        self.interrupt_also = self.function("speclab_interrupt_also", None, c.c_void_p)
+        self.add = self.function("speclab_foreign_add", c.c_int32, c.c_void_p, c.c_int32, c.c_int32, c.c_void_p)
+        self.sample = self.function("speclab_foreign_sample", c.c_int32, c.c_void_p, c.c_int32, c.c_void_p)
+        self.token = self.function("speclab_foreign_token", c.c_int32, c.c_void_p, c.c_int32)
+        self.p = self.function("speclab_foreign_p", None, c.c_void_p, c.c_int32, c.c_void_p)
+        self.q = self.function("speclab_foreign_q", None, c.c_void_p, c.c_int32, c.c_void_p)
+        self.accept = self.function("speclab_foreign_accept", c.c_int32, c.c_void_p, c.c_int32, c.c_double, c.c_double)
+        self.pick = self.function("speclab_foreign_pick", c.c_int32, c.c_void_p, c.c_int32, c.c_void_p)
+        self.register_drafter = self.function("speclab_register_foreign_drafter", c.c_int32, c.POINTER(ForeignDrafter))
+        self.register_rule = self.function("speclab_register_foreign_rule", c.c_int32, c.POINTER(ForeignRule))
 
-    def _function(self, name: str, result: Any, *arguments: Any) -> Any:
+    def function(self, name: str, result: Any, *arguments: Any) -> Any:
         function = getattr(self.c, name)
         function.restype, function.argtypes = result, arguments
         return function
