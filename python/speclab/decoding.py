@@ -70,8 +70,8 @@ class _Functions:
     """Those of speclab.h, with a Fault where they fail."""
 
     def __init__(self) -> None:
-        of = door.library().function
-        interface = of("speclab_interface", c.c_int)()
+        of, library = door.library().function, door.library().c
+        interface = of("speclab_interface", c.c_int)() if hasattr(library, "speclab_interface") else 1
         if interface != _INTERFACE:
             raise Fault(f"expected an engine's library of interface {_INTERFACE}, found {interface}: build both of one revision")
         error, pointer = c.POINTER(_Error), c.c_void_p
@@ -111,7 +111,10 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 class Target:
-    """A model on a device, with its tokenizer: a GGUF file, a Hugging Face folder, or a name in the model cache. Raises Fault."""
+    """A model on a device, with its tokenizer: a GGUF file, a Hugging Face folder, or a name in the model cache.
+
+    Raises Fault.
+    """
 
     def __init__(self, model: str, *, device: str | None = None, activations: str | None = None, cache: str | None = None,
                  chat: str | None = None, threads: int = 0):  # fmt: skip
@@ -158,7 +161,7 @@ class Target:
 
 
 class Text(NamedTuple):
-    """What was decoded for a prompt: the new tokens, in how many steps, and how many of the draft tokens are in the text."""
+    """What was decoded for a prompt: new tokens, in how many steps, and how many draft tokens are in the text."""
 
     ids: list[int]
     text: str
@@ -172,7 +175,7 @@ _names: dict[type, str] = {}
 
 
 def _name(given: Any, base: type) -> str | None:
-    """A name with options, or that under which the class is registered: again under another one if it is defined again."""
+    """A name with options, or that of a class, which gets another name if it is defined again."""
     if given is None or isinstance(given, str):
         return given
     if not (inspect.isclass(given) and issubclass(given, base)):
@@ -188,9 +191,12 @@ def _name(given: Any, base: type) -> str | None:
     return _names[given]
 
 
-def decode(target: Target, prompts: str | Sequence[int] | Sequence[Any], *, drafter: Any = None, rule: Any = None, sampling: str | None = None,
-           tokens: int = 128, seed: int = 0, slots: int = 1, length: int = 0, ignore_end: bool = False, stop: Sequence[str] = ()) -> list[Text]:  # fmt: skip
-    """Decodes prompts, texts or lists of token ids, `slots` at a time. sampling: "temperature=0.8,top_p=0.95"; None: temperature 1. Raises Fault."""
+def decode(target: Target, prompts: Any, *, drafter: Any = None, rule: Any = None, sampling: str | None = None, tokens: int = 128,
+           seed: int = 0, slots: int = 1, length: int = 0, ignore_end: bool = False, stop: Sequence[str] = ()) -> list[Text]:  # fmt: skip
+    """Decodes prompts, texts or lists of token ids, `slots` at a time. sampling: "temperature=0.8,top_p=0.95"; None: temperature 1.
+
+    Raises Fault.
+    """
     f, error = _engine(), _Error()
     prompts = [prompts] if isinstance(prompts, str) else list(prompts)
     ids = [target.encode(p) if isinstance(p, str) else [int(x) for x in p] for p in prompts]
@@ -198,11 +204,12 @@ def decode(target: Target, prompts: str | Sequence[int] | Sequence[Any], *, draf
 
     def step(_: Any, s: Any) -> None:
         of, s = steps[s.contents.sequence], s.contents
-        of[0], of[1], of[2] = of[0] + 1, of[1] + s.drafted, of[2] + s.accepted
+        of[:] = of[0] + 1, of[1] + s.drafted, of[2] + s.accepted
 
     def end(_: Any, e: Any) -> None:
         e = e.contents
-        made[e.sequence] = (e.token[: e.n], c.string_at(e.text, e.bytes).decode(errors="replace") if e.text else "", e.reason.decode())
+        text = c.string_at(e.text, e.bytes).decode(errors="replace") if e.text else ""
+        made[e.sequence] = (e.token[: e.n], text, e.reason.decode())
 
     how = _DecoderOptions(drafter=_bytes(_name(drafter, plugins.Drafter)), rule=_bytes(_name(rule, plugins.Rule)), sampling=_bytes(sampling),
                           slots=slots, length=length, seed=seed, listener=_Listener(step=_STEP(step), end=_END(end)))  # fmt: skip

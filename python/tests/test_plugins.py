@@ -1,13 +1,16 @@
 """Plugins in Python: what their drafters and rules do, and what is said of faulty ones."""
 
 import json
+import os
 import re
 import signal
 import sqlite3
+import subprocess
+import sys
 import time
 
 import pytest
-from conftest import call, process, program
+from conftest import BUILD, ROOT, call, engine, process, program
 
 REPEAT = """
 import numpy as np
@@ -265,6 +268,37 @@ def test_what_is_no_plugin_is_refused(tmp_path):
     ):
         done = call("list", "--plugin", *words, cwd=tmp_path)
         assert (done.status, done.err.count("\n")) == (status, 1) and said in done.err, done.err
+
+
+# ---- notebooks
+
+
+def test_a_notebook_decodes_as_the_program_does(idea, tiny):
+    """In a process of its own, as a plugin's classes stay for the rest of it."""
+    code = """
+import json, sys, idea, speclab
+prompts = ["red, green, red, green", "one two one"]
+with speclab.Target(sys.argv[1], threads=1) as target:
+    plain = speclab.decode(target, prompts, sampling="temperature=0", tokens=20)
+    again = speclab.decode(target, prompts, drafter=idea.Repeat, rule=idea.Mine, sampling="temperature=0", tokens=20, slots=2)
+    assert [t.ids for t in plain] == [t.ids for t in again] and all(t.drafted > t.accepted >= 0 and t.reason == "limit" for t in again)
+    assert all((t.steps, t.drafted) == (20, 0) for t in plain) and target.text(plain[0].ids) == plain[0].text
+    for wrong, said in (({"drafter": "nothing"}, "nothing"), ({"drafter": 3}, "expected a name or a class of speclab.Drafter, found 3")):
+        try:
+            speclab.decode(target, prompts, **wrong)
+        except speclab.Fault as fault:
+            assert said in str(fault), fault
+        else:
+            raise AssertionError(wrong)
+    print(json.dumps(plain[0].text))
+"""
+    env = dict(os.environ, PYTHONPATH=f"{ROOT / 'python'}:.")
+    if b"speclab_interface" not in (BUILD / "libspeclab_program.so").read_bytes():
+        pytest.skip("the library is older than the interface that speclab.decode reads")
+    done = subprocess.run([sys.executable, "-B", "-c", code, tiny], cwd=idea, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(engine("generate", tiny, "--threads", 1, "--json", "--tokens", 20, "red, green, red, green"))
+    assert json.loads(done.stdout) == shown["text"]
 
 
 # ---- experiments
