@@ -181,7 +181,7 @@ static const char *rejected_argument(char **argv)
     return argv[optind - 1];
 }
 
-static bool given[MAX_FLAGS]; // the flags of the last call
+static bool given[MAX_FLAGS]; // flags of the last call
 
 static struct {
     void (*seen)(const struct usage *u, void *self);
@@ -260,7 +260,7 @@ static bool has_word(const char *words, const char *word)
     return false;
 }
 
-// The flag is not of the mode: names the modes that it is of, or what excludes it.
+// Reports a flag that the mode does not have: names the modes that have it, or the flag that excludes it.
 static int fail_mode(const struct usage *u, const struct mode *modes, const struct mode *mode, const char *flag)
 {
     struct text others = { 0 };

@@ -1,5 +1,5 @@
-// commands.h - the commands of `speclab`. Each receives its own argv (argv[0] is the command's name) and returns the exit
-// status: 0 success, 1 failure, 2 wrong usage. Results go to stdout, everything else to stderr.
+// commands.h - the commands of `speclab`. Each receives its own argv (argv[0] is the command's name) and returns the
+// exit status: 0 success, 1 failure, 2 wrong usage. Results go to stdout, everything else to stderr.
 #pragma once
 #include <stdbool.h>
 #include <stdio.h>
@@ -23,5 +23,6 @@ int command_exact(int argc, char **argv);
 int command_heads(int argc, char **argv);
 int command_schema(int argc, char **argv);
 
-// Prints cells, memory and estimated time without running anything (dry_run.c). s: for times and stored results; NULL: none.
+// Prints cells, memory and estimated time without running anything (dry_run.c). s: for times and stored results; NULL:
+// none.
 bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, struct error *err);

@@ -1,4 +1,5 @@
-// completion.h - `speclab completion bash|zsh`: prints a script that completes words, options and their values, made from the tables of options.
+// completion.h - `speclab completion bash|zsh`: prints a script that completes words, options and their values, made
+// from the tables of options.
 #pragma once
 
 struct word { // a word behind `speclab`; a list ends with { 0 }

@@ -1,8 +1,9 @@
-// dry_run.c - `speclab run --dry-run`: the cells of an experiment, what is done of each, memory, and the estimated time.
+// dry_run.c - `speclab run --dry-run`: the cells of an experiment, what is done of each, memory, and the estimated
+// time.
 //
-// Everything is opened as for a run (so a draft model with another vocabulary is an error here too), but nothing is decoded
-// or written. The time estimate uses earlier runs of the same target in the database; without any, it assumes that the
-// weights are read once a token at ASSUMED_BANDWIDTH, and the output states that.
+// Everything is opened as for a run (so a draft model with another vocabulary is an error here too), but nothing is
+// decoded or written. The time estimate uses earlier runs of the same target in the database; without any, it assumes
+// that the weights are read once a token at ASSUMED_BANDWIDTH, and the output states that.
 #include <stdlib.h>
 
 #include "commands/commands.h"
@@ -35,14 +36,14 @@ struct plan {
     FILE *out;
     struct division division;
     struct text cells;   // the table, printed after the summary
-    int64_t turns;       // to be decoded
+    int64_t turns;       // number of turns to be decoded
     double ns;           // estimated time of these turns
     bool from_bandwidth; // part of the time is estimated from the bandwidth, not from earlier runs
-    // Memory by device, of the group that needs most.
+    // The memory of a device, for the group that needs most.
     struct need {
         struct backend *backend; // the first is the target's
         size_t bytes, caches,
-            verify_request; // total; of it the target's caches, and the workspace shared by verification
+            verify_request; // total; the parts of the target's caches, and of the workspace shared by verification
     } need[MAX_NEEDS];
     int needs;
 };
@@ -58,7 +59,7 @@ static bool find_run(const struct plan *p, struct cell_runner *c, struct error *
     return query_close(q, err);
 }
 
-// Nanoseconds a new token in earlier runs with this drafter, else with `none`. 0: no earlier run.
+// Finds the nanoseconds of a new token in earlier runs with this drafter, otherwise with `none`. 0: no earlier run.
 static bool pace(const struct plan *p, const struct cell_runner *c, double *ns, struct error *err)
 {
     const char *drafter[] = { p->e->drafter.entry[c->cell.drafter].shown, drafter_types[0]->name };
@@ -71,8 +72,8 @@ static bool pace(const struct plan *p, const struct cell_runner *c, double *ns, 
     return err->text[0] == '\0';
 }
 
-// For each cell runner of a group: conversations that are done, and turns still to be decoded, including those that are
-// repeated because another cell of the pair is due. Returns the number of conversations; -1 on failure.
+// Counts, for each cell runner of a group, conversations that are done, and turns still to be decoded, including those
+// that are repeated because another cell of the pair is due. Returns the number of conversations; -1 on failure.
 static int count_due(const struct plan *p, const struct group *g, int number, int *done, int *turns, struct error *err)
 {
     int all = 0;
@@ -194,7 +195,8 @@ static double megabytes(size_t bytes)
     return (double)bytes / 1e6;
 }
 
-// " of the 85899 on cuda:0", ", 20123 are available": for a device with memory of its own, or if several devices are used.
+// Prints " of the 85899 on cuda:0", ", 20123 are available", for a device with separate memory, or if several devices
+// are used.
 static void print_place(const struct plan *p, struct backend *b)
 {
     size_t free_bytes, all;

@@ -142,7 +142,7 @@ static bool examine(struct heads *h, int *tried, struct error *err)
         if (!h->answer[n])
             continue;
         ok = interrupt_check(h->plan->stop, err) && read_up_to(h, n, err) && rank_position(h, n, err);
-        if (!h->answered && (*tried)++ > 0) // after a single token a head has no hidden state yet
+        if (!h->answered && (*tried)++ > 0) // a head has no hidden state after a single token
             break;
     }
     forget(h);

@@ -1,6 +1,7 @@
 // inspect.c - `speclab inspect`: facts about a checkpoint, the cost of a pass, and the speed limit set by memory.
 //
-// All facts are gathered into one JSON object, which --json prints; the text is printed from it, and from the configuration.
+// All facts are gathered into one JSON object, which --json prints; the text is printed from it, and from the
+// configuration.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +50,7 @@ struct inspect {
     struct error no_model;
 
     struct json *facts;
-    double full_bytes; // in a cache of the full context
+    double full_bytes; // bytes in a cache of the full context
     struct probe probe;
 };
 

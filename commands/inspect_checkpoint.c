@@ -1,5 +1,5 @@
-// inspect_checkpoint.c - what is known of a checkpoint without its numbers: for tools that write it in another form, and of a head beside its
-// target. Size does not matter.
+// inspect_checkpoint.c - what is known of a checkpoint without its numbers: for tools that write it in another form,
+// and of a head beside its target. Size does not matter.
 #include "commands/inspect.h"
 
 #include <stdio.h>
@@ -84,8 +84,8 @@ static bool llama_reads(const struct model_config *c, struct error *err)
     return true;
 }
 
-// Reads the configuration and the names and shapes of all tensors, and checks that these are complete: a head's directory has a llama
-// configuration as well, but is not a model.
+// Reads the configuration and the names and shapes of all tensors, and checks that these are complete: a head's
+// directory has a llama configuration as well, but is not a model.
 static bool open_checkpoint(struct checkpoint *o, const char *path, struct error *err)
 {
     o->weights = config_read(path, &o->config, err) ? weights_open(&o->config, err) : NULL;

@@ -23,7 +23,7 @@
 enum { TOP = 64, ROUNDS = 7, MAX_DRAFT = 8 };
 
 struct scored_text {
-    int32_t *token; // up to the last position
+    int32_t *token; // tokens up to the last position
     int n;          // positions
     int *position;  // (n) of roots, ascending
     int first;      // its first position among those of all texts
@@ -40,7 +40,7 @@ struct layer_scores {
     struct tensor logits; // (SCORED_TEXTS, vocab)
     float *copy;          // its rows, if the device has memory of its own
     int texts, top;
-    int positions, most; // in all texts, in one
+    int positions, most; // number in all texts, maximum in one
     struct scored_text text[SCORED_TEXTS];
     struct layer_choice all;
     struct top_rows p; // (positions) the target's
@@ -113,8 +113,8 @@ static bool fill(struct layer_scores *s, const volatile int *stop, struct error 
     return true;
 }
 
-// Runs the roots of the texts' position number `at` from the end through the layers, and sets s->q. text[i]: that of row i. Returns the
-// number of rows, 0 on failure.
+// Runs the roots of the texts' position number `at` from the end through the layers, and sets s->q. text[i]: that of
+// row i. Returns the number of rows, 0 on failure.
 static int run_roots(struct layer_scores *s, int at, const struct layer_choice *set, int *text, struct error *err)
 {
     int32_t token[SCORED_TEXTS], slot[SCORED_TEXTS], parent[SCORED_TEXTS];
@@ -160,7 +160,7 @@ static double overlap(struct layer_scores *s, struct top_rows p, struct top_rows
     return sum;
 }
 
-// to NULL: the rows are the target's own, which others are compared with.
+// If `to` is NULL, the rows are those of the target, with which others are compared.
 static bool score_at(struct layer_scores *s, int at, const struct layer_choice *set, struct layer_score *to,
                      struct error *err)
 {
@@ -218,8 +218,8 @@ static bool time_pass(struct layer_scores *s, int n, const struct layer_choice *
     return true;
 }
 
-// Times in nanoseconds, medians, side by side. ns[0]: one draft token through the set's layers; ns[n]: the target's pass over a root and n - 1
-// draft tokens. Both with their logits.
+// Times in nanoseconds, medians, side by side. ns[0]: one draft token through the set's layers; ns[n]: the target's
+// pass over a root and n - 1 draft tokens. Both with their logits.
 static bool time_passes(struct layer_scores *s, const struct layer_choice *set, double ns[MAX_DRAFT + 2],
                         struct error *err)
 {
@@ -336,7 +336,7 @@ static void forget_sets(struct scorer *s)
 static bool read_sets(struct scorer *s, char *at, struct error *err)
 {
     forget_sets(s);
-    for (char *word; (word = strtok_r(NULL, " ", &at)) != NULL;) { // behind the first word
+    for (char *word; (word = strtok_r(NULL, " ", &at)) != NULL;) { // the words after the first one
         struct layer_choice set;
         set.layer = layer_list_parse(word, s->layers, &set.n, err);
         if (set.layer == NULL)

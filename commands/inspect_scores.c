@@ -1,7 +1,7 @@
 // inspect_scores.c - `speclab inspect --score`: log-probabilities of given texts, token by token.
 //
-// Only the forward pass: the softmax covers the model's whole vocabulary, and no sampling stage is applied. A text is scored from its
-// second token on, an answer (--answers) from its first; its prompt is not scored.
+// Only the forward pass: the softmax covers the model's whole vocabulary, and no sampling stage is applied. A text is
+// scored from its second token on, an answer (--answers) from its first; its prompt is not scored.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// inspect_texts.h - `speclab inspect MODEL [FILE.jsonl]` with --tokenize, --detokenize or --score: what the model makes of given texts, a line
-// of JSON for each.
+// inspect_texts.h - `speclab inspect MODEL [FILE.jsonl]` with --tokenize, --detokenize or --score: what the model makes
+// of given texts, a line of JSON for each.
 #pragma once
 #include <stdbool.h>
 
@@ -10,9 +10,9 @@ struct json;
 struct inspect_texts {
     const char *model, *path; // path NULL: stdin
     const char *chat;         // the chat format; NULL: the model's own
-    struct json *variables;   // of its template
+    struct json *variables;   // variables of its template
     bool plain;               // special tokens are ordinary text
-    bool answers, layers;     // of --score: only answers to prompts; sets of layers
+    bool answers, layers;     // options of --score: only answers to prompts; sets of layers
     long long positions, context;
     long long threads;
     struct speclab_target_options options; // device, activations and cache

@@ -16,7 +16,7 @@ struct tokenize {
     struct model_config config;
     bool plain; // --no-special
     struct chat_request chat;
-    struct chat_format format; // for lines with messages; chosen at the first one
+    struct chat_format format; // format of lines with messages; chosen at the first one
 };
 
 static bool read_messages(const struct json *line, struct message **to, int *n, struct error *err)

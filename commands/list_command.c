@@ -177,7 +177,7 @@ static void print_json(const char *only)
         if (!is_listed(only, t->name))
             continue;
         struct json *j = entry_json(t->name, t->summary, t->options);
-        // whether drafts may depend on earlier passes or texts
+        // drafts may depend on earlier passes or texts
         json_add(j, JSON("remembers", json_new_bool(t->remembers != NULL || t->of != NULL || t->memory != 0)));
         json_push(d, j);
     }

@@ -232,8 +232,8 @@ static int answer(int argc, char **argv)
     return command_done(&self);
 }
 
-// A file that is opened gets the smallest free number: where stderr is closed, it would get the messages, too. As of a closed stream, reads of stdin
-// and writes to the others fail.
+// A file that is opened gets the smallest free number: where stderr is closed, it would get the messages, too. As of a
+// closed stream, reads of stdin and writes to the others fail.
 static void occupy_streams(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)

@@ -1,4 +1,5 @@
-// replay_command.c - `speclab replay`: what other rules, lengths and trees would have decided about the recorded drafts of a database.
+// replay_command.c - `speclab replay`: what other rules, lengths and trees would have decided about the recorded drafts
+// of a database.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 // report.c - `speclab report`: tables of the results in a database.
 //
-// With --intervals FILE, the intervals of sums that others have read from a database: a line of the input is an object, {"of": "ratio", "a": [..],
-// "b": [..]}, and a line of the output is its interval. Elements i of all lists are of one row.
+// With --intervals FILE, the intervals of sums that others have read from a database: a line of the input is an object,
+// {"of": "ratio", "a": [..], "b": [..]}, and a line of the output is its interval. Elements i of all lists are of one
+// row.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

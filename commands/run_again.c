@@ -1,7 +1,7 @@
-// run_again.c - runs a stored run again and says whether it comes out the same.
+// run_again.c - runs a stored run again and compares the results.
 //
-// The stored run becomes an experiment: its file, with the cell and the threads that it had. What has changed of its inputs since is found before
-// anything is decoded. run_compare.c compares what is stored of both runs.
+// The stored run becomes an experiment: its file, with the cell and the threads that it had. Changes of its inputs are
+// found before anything is decoded. run_compare.c compares what is stored of both runs.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,7 +146,7 @@ static void put_missing(struct again_run *r)
 {
     const char *const what[] = { "weights of the target", "prompts" },
                       *const path[] = { r->model_path, r->prompts_path }, *const was[] = { r->target_hash, r->prompts };
-    char *folder = NULL; // of the command
+    char *folder = NULL; // folder of the command
     for (int i = 0; i < 2; i++) {
         const char *made = strstr(path[i], "/speclab-tune-");
         if (*path[i] == '\0' || access(path[i], F_OK) == 0)
@@ -165,7 +165,8 @@ static void put_missing(struct again_run *r)
 
 // ---- the run again
 
-// The experiment of this cell alone, with the prompts and repeats of its file. NULL: it failed, or a file that it needs is not where the run had it.
+// The experiment of this cell alone, with the prompts and repeats of its file. NULL: it failed, or a file that it needs
+// is not where the run had it.
 static struct experiment *experiment_again(struct again_run *r, struct error *err)
 {
     static const char *const keys[] = { "cells", "threads" };
@@ -198,7 +199,8 @@ static bool run_into(struct again_run *r, const char *path, struct loaded_experi
     return ok;
 }
 
-// Without --out the database is in a folder of the command's own, in $TMPDIR or /tmp: nobody else can put a journal beside it.
+// Without --out the database is in a folder of the command's own, in $TMPDIR or /tmp: nobody else can put a journal
+// beside it.
 static bool decode_again(struct again_run *r, struct loaded_experiment *o, bool *same, struct error *err)
 {
     static const char *const suffix[] = { "", "-wal", "-shm" };

@@ -36,7 +36,8 @@ static int dry_run(const struct usage *u, const struct experiment *e, const char
     return ok ? command_done(u) : command_fail(u, &err);
 }
 
-// By Slurm's variables, tasks that are submitted again without the others would have another division: their databases know better.
+// If Slurm's variables divide the work, tasks that are submitted again without the others would have another division.
+// The databases of the tasks have the original one.
 static bool check_shard(struct store *s, const struct experiment *e, struct error *err)
 {
     const struct shard own = e->shard;

@@ -1,8 +1,10 @@
-// run_compare.c - a run beside the stored one of the same cell: texts and steps one by one, acceptance and speedup prompt by prompt.
+// run_compare.c - compares a run with the stored one of the same cell: texts and steps one by one, acceptance and
+// speedup prompt by prompt.
 //
-// The interval of a stored number says how it depends on the choice of prompts. A run again has the same prompts, so that part cancels between the
-// two, and what is left is the noise of clocks, as far as it differs from prompt to prompt. So the change has an interval of its own, and a number is
-// outside only if both say so: the whole interval of the new one (the stored value with the change's interval) is outside of the stored one.
+// The interval of a stored number shows how it depends on the choice of prompts. The new run has the same prompts, so
+// that part cancels between the two, and the noise of clocks remains, as far as it differs from prompt to prompt. So
+// the change has its own interval, and a number is outside only if both agree: the whole interval of the new one (the
+// stored value with the change's interval) is outside of the stored one.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +19,7 @@
 
 struct comparing {
     const struct stored_run *r;
-    struct store *then;    // with the new database attached as `now`
+    struct store *then;    // the stored run's database, with the new one attached as `now`
     int64_t id;            // the run of `now`
     struct text *report;   // lines
     struct text verdict;   // "texts equal, steps equal"
@@ -97,7 +99,7 @@ static bool compare_texts(struct comparing *c, struct error *err)
               " AND (s.prompt, s.turn, s.repeat) = (q.prompt, q.turn, q.repeat) ORDER BY pair LIMIT 1) WHERE q.run = ?2)"
               " ORDER BY prompt, repeat, turn, pair";
     int64_t n = 0, equal[2] = { 0 };  // texts; those with equal tokens, then those with equal steps
-    struct text first[2] = { { 0 } }; // where they first differ
+    struct text first[2] = { { 0 } }; // the first differences
     struct query *q = query_both(c, sql);
     for (; query_next(q); n++)
         for (int k = 0; k < 2; k++) {
@@ -128,8 +130,9 @@ static bool compare_texts(struct comparing *c, struct error *err)
 
 // ---- sums by prompt, of speeds by prompt and unit
 
-// Rows of the prompts that both runs have, as struct columns: the new run's, which begin with 0 and have its columns first, then the stored one's,
-// which begin with 1 and have its columns last. What one has for the other is 0; units are different times in the two.
+// Rows of the prompts that both runs have, as struct columns: the new run's, which begin with 0 and have its columns
+// first, then the stored one's, which begin with 1 and have its columns last. What one has for the other is 0; units
+// are different times in the two.
 #define BOTH(view, unit, columns, zeros) \
     "WITH n AS MATERIALIZED (SELECT prompt, " unit " AS unit, " columns " FROM now." view " WHERE run = ?2)," \
     " w AS MATERIALIZED (SELECT prompt, " unit " AS unit, " columns " FROM main." view " WHERE run = ?1)" \
@@ -149,7 +152,7 @@ struct number {
     size_t prompts;
     struct interval was, is, change;
     double low, high; // interval of the new number, given the stored one and the interval of the change
-    bool equal;       // by what it is made of
+    bool equal;       // the parts that it is made of are equal
 };
 
 static void put_number(struct comparing *c, const struct number *n)

@@ -1,7 +1,9 @@
-// schema.c - `speclab schema`: a JSON schema of experiment files, from the tables of options, so that editors complete keys and check values.
+// schema.c - `speclab schema`: a JSON schema of experiment files, from the tables of options, so that editors complete
+// keys and check values.
 //
-// It is draft 7, which yaml-language-server reads. What an experiment may write in the place of a value, a range or `any`
-// (experiments/sweep/variants.h), is accepted where it is. What depends on other files or on several keys at once is left to `speclab run --dry-run`.
+// It is draft 7, which yaml-language-server reads. What an experiment may write in the place of a value, a range or
+// `any` (experiments/sweep/variants.h), is accepted where it is. What depends on other files or on several keys at once
+// is left to `speclab run --dry-run`.
 #include "commands/commands.h"
 
 #include <stdio.h>

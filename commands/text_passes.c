@@ -60,8 +60,8 @@ static bool take_logits(struct text_passes *p, struct tensor last, int64_t first
     return true;
 }
 
-// One pass over the next rows from token `first`, which is of text *c. Sets *c to that of the row after them. Returns the number of
-// rows, 0 on failure.
+// One pass over the next rows from token `first`, which is of text *c. Sets *c to that of the row after them. Returns
+// the number of rows, 0 on failure.
 static int run_rows(struct text_passes *p, const struct texts *t, int64_t first, int64_t from, int *c,
                     struct error *err)
 {

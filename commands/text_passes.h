@@ -1,7 +1,7 @@
 // text_passes.h - passes of a target over given texts: the hidden states and the logits of every token, on the host.
 //
-// A pass takes the next rows of the texts end to end, wherever texts begin and end. Its states are those that a drafter receives in
-// `advance` while the same text is decoded, to the bit: a row of a pass does not depend on the others.
+// A pass takes the next rows of the texts end to end, wherever texts begin and end. Its states are those that a drafter
+// receives in `advance` while the same text is decoded, to the bit: a row of a pass does not depend on the others.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 // text_stream.h - streams a text while it is decoded; bytes are printed as soon as they are final.
 //
-// An incomplete UTF-8 character and a possible beginning of a stop string are held back. On a terminal, text from accepted
-// draft tokens is coloured.
+// An incomplete UTF-8 character and a possible beginning of a stop string are held back. On a terminal, text from
+// accepted draft tokens is coloured.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,8 +17,8 @@ struct printer { // the caller sets the first three fields, the others start at 
     struct decoding hold;
     struct text raw;        // the tokens' bytes, in which stop strings are searched
     struct text from_draft; // (raw.n) 'y' for each byte of an accepted draft token, else 'n'
-    size_t decoded;         // how many of them are in text
-    struct text text;       // up to the first stop string, or what may become one
+    size_t decoded;         // number of these bytes that are in text
+    struct text text;       // the text up to the first stop string, or what may become one
     int tokens;
 };
 

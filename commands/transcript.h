@@ -1,7 +1,7 @@
 // transcript.h - records the steps of one decoded text, for a summary of a few lines or a full JSON object.
 //
-// Counts are of tokens in the text; tokens accepted beyond its end do not count. Definitions are vLLM's: drafted and
-// accepted exclude the target's own token; acceptance at a position is over steps with a draft.
+// Only tokens in the text count, not those accepted beyond its end. Definitions are vLLM's: drafted and accepted
+// exclude the target's own token; acceptance at a position is over steps with a draft.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,12 +14,12 @@ struct speclab_step;
 
 struct transcript {   // initialize with { 0 }
     bool keep, trace; // keep: keep each step for transcript_json; trace: with its draft
-    int32_t *token;   // (n) of the text, set at its end
+    int32_t *token;   // (n) tokens of the text, set at its end
     int n, prompt;    // prompt: its number of tokens
     const char *stop; // stop reason
     int64_t steps, drafts, drafted, accepted;
     int max_depth;
-    int64_t accepted_at[MAX_NODES]; // [i]: drafts with more than i accepted tokens
+    int64_t accepted_at[MAX_NODES]; // [i]: number of drafts with more than i accepted tokens
     int64_t prefill_ns, propose_ns, verify_ns, advance_ns, decode_ns;
     struct json *step; // an array; owned
 };

@@ -1,5 +1,5 @@
-// foreign_drafters.c - makes a struct drafter_type of the flat struct of a foreign drafter (engine/foreign.h), and checks all
-// that the plugin hands over.
+// foreign_drafters.c - makes a struct drafter_type of the flat struct of a foreign drafter (engine/foreign.h), and
+// checks all that the plugin hands over.
 #include <math.h>
 #include <stdlib.h>
 
@@ -16,7 +16,8 @@
 
 // ---- rows
 
-// Writes the distribution that a plugin has handed over to to (vocab), as all rows are: on the grid, and 0 from used_vocab on.
+// Writes the distribution that a plugin has handed over to to (vocab), as all rows are: on the grid, and 0 from
+// used_vocab on.
 static bool read_distribution(const float *from, float *to, int vocab, int used_vocab, struct foreign_report *r)
 {
     static const struct sampling none;
@@ -50,7 +51,7 @@ static bool check_logits(const float *row, int rows, int vocab, const struct for
 
 // ---- drafters
 
-struct foreign_type { // of a registered drafter: drafter_type.self
+struct foreign_type { // a registered drafter: drafter_type.self
     const struct foreign_drafter *of;
     const struct option *option;
     size_t tree; // offset of the options of trees
@@ -75,7 +76,7 @@ struct foreign {
     struct foreign_slot *slot;           // (slots) of `propose`
     struct foreign_request *request;     // (slots)
     struct foreign_request_state *state; // (slots)
-    struct draft_batch batch;            // of `rows`
+    struct draft_batch batch;            // used by `rows`
     struct draft_path *draft_path;       // (rows)
     struct foreign_path *path;           // (rows)
     int32_t *path_token;                 // (rows, levels + 1)
@@ -378,7 +379,7 @@ int32_t speclab_register_foreign_drafter(const struct foreign_drafter *of)
     if (of->layers < 0 || of->layers > MAX_TAPS || of->options < 0 || of->options > FOREIGN_OPTIONS)
         return foreign_refuse(r, "expected at most %d layers and %d options, found %d and %d", MAX_TAPS,
                               FOREIGN_OPTIONS, (int)of->layers, (int)of->options);
-    struct foreign_type *type = xcalloc(1, sizeof(*type)); // for the rest of the process
+    struct foreign_type *type = xcalloc(1, sizeof(*type)); // kept until the process ends
     type->of = of;
     type->option = foreign_options(of->option, of->options, trees, of->rows != NULL ? TREES : 0, &type->tree, r);
     if (type->option == NULL)

@@ -1,5 +1,5 @@
-// foreign_rules.c - makes a struct rule of the flat struct of a foreign rule (engine/foreign.h), and checks all that the plugin
-// hands over.
+// foreign_rules.c - makes a struct rule of the flat struct of a foreign rule (engine/foreign.h), and checks all that
+// the plugin hands over.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +68,8 @@ int32_t speclab_foreign_pick(void *self, int32_t node, const double *weight)
                         (struct address){ leaf ? FOR_BONUS : FOR_RESIDUAL, v->rng->root, node });
 }
 
-// Where the plugin fails, the result is the most probable token alone, with v->failed set: a caller that goes on has a path.
+// Where the plugin fails, the result is the most probable token alone, with v->failed set: a caller that goes on has a
+// path.
 static void fall_back(const struct draft *d, struct rows *p, struct verification *out, const char *why)
 {
     const float *row = p->row(p, 0);

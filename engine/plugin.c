@@ -16,7 +16,8 @@ void speclab_python_plugins(bool (*load)(const char *file, char *why, size_t siz
     load_python = load;
 }
 
-// Where this code is in a library that was opened with local names, as Python opens it, plugins find its functions only after this.
+// Where this code is in a library that was opened with local names, as Python opens it, plugins find its functions only
+// after this.
 static void make_names_global(void)
 {
     Dl_info here;

@@ -1,7 +1,8 @@
-// plugin.h - drafters, rules and sampling stages from outside the tree: `--plugin FILE`. What a plugin registers has a name, which is everywhere a
-// name: YAML, --drafter, --rule, `list`, `exact --rules`, the database.
+// plugin.h - drafters, rules and sampling stages from outside the tree: `--plugin FILE`. What a plugin registers has a
+// name, which is everywhere a name: YAML, --drafter, --rule, `list`, `exact --rules`, the database.
 //
-// A plugin in C is a shared library, `cc -shared -fPIC -I INCLUDE idea.c -o idea.so`, whose source defines one function:
+// A plugin in C is a shared library, `cc -shared -fPIC -I INCLUDE idea.c -o idea.so`, whose source defines one
+// function:
 //
 //     #include "engine/plugin.h"
 //     ...                                          // a struct drafter_type, as drafters/ngram.c has one
@@ -10,8 +11,9 @@
 //         return speclab_register_drafter(&idea_drafter, err);
 //     }
 //
-// The functions that it calls (draft_add, options_read, ..) are the program's. A plugin in Python is a file idea.py (docs/python.md), which a
-// program loads that runs in Python. The bytes of the file are in the hash of each cell that uses something of it.
+// The functions that it calls (draft_add, options_read, ..) are the program's. A plugin in Python is a file idea.py
+// (docs/python.md), which a program loads that runs in Python. The bytes of the file are in the hash of each cell that
+// uses something of it.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,12 +39,14 @@ bool speclab_plugin(struct error *err); // registers what the plugin has; false,
     const size_t speclab_plugin_layout[PLUGIN_SIZES] = PLUGIN_LAYOUT; \
     bool speclab_plugin(struct error *err)
 
-// Loads FILE.so, or FILE.py where the program runs in Python; a file that was loaded already has no effect. Returns false and sets err on failure.
+// Loads FILE.so, or FILE.py where the program runs in Python; a file that was loaded already has no effect. Returns
+// false and sets err on failure.
 bool plugin_load(const char *file, struct error *err);
 // Loads the file of every `--plugin FILE` or `--plugin=FILE` before `--`, and takes these words out of argv.
 bool plugins_take(int *argc, char **argv, struct error *err);
 
-// Python loads a plugin by this function, which writes a sentence to why (size) and returns false on failure. NULL: there is no Python in the process.
+// Python loads a plugin by this function, which writes a sentence to why (size) and returns false on failure. NULL:
+// there is no Python in the process.
 void speclab_python_plugins(bool (*load)(const char *file, char *why, size_t size));
 bool plugin_needs_python(int argc,
                          char **argv); // whether --plugin names a .py file, and there is no Python in the process

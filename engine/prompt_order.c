@@ -1,8 +1,10 @@
-// prompt_order.c - a random order in which every category is spread evenly: prompts that follow each other have about the shares of all.
+// prompt_order.c - a random order in which every category is spread evenly: consecutive prompts have about the shares
+// of all.
 //
-// Experiments decode prompts in this order, as files often stand by category: then the prompts that are decoded at one time, or first of an
-// experiment that is cut short, would be of one kind. Systematic sampling of strata (Cochran, Sampling Techniques, 3rd ed., section 8.2):
-// prompt k of the m of its category, in random order, is at (k + u) / m with u uniform.
+// Experiments decode prompts in this order, since files are often sorted by category. Otherwise the prompts that are
+// decoded together, or first in an experiment that is cut short, would be of one kind. This is systematic sampling of
+// strata (Cochran, Sampling Techniques, 3rd ed., section 8.2): prompt k of the m of its category, in random order, is
+// at (k + u) / m with u uniform.
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +15,7 @@
 struct place {
     struct prompt prompt;
     uint64_t random;
-    double at; // in [0, 1)
+    double at; // a number in [0, 1)
 };
 
 static int category_order(const struct place *x, const struct place *y) // 0: one category, or none
@@ -37,7 +39,7 @@ static int by_place(const void *a, const void *b)
     return x->at != y->at ? (x->at < y->at ? -1 : 1) : x->prompt.number - y->prompt.number;
 }
 
-// Bits that depend on the seed and the prompt's number only, so that another limit changes few places.
+// Returns bits that depend on the seed and the prompt's number only, so that another limit changes few places.
 static uint64_t random_of(uint64_t seed, const struct prompt *p)
 {
     struct digest *d = digest_begin();
@@ -55,7 +57,7 @@ void prompts_shuffle(struct prompts *p, uint64_t seed)
     for (int i = 0, n; i < p->n; i += n) {
         for (n = 1; i + n < p->n && category_order(&place[i], &place[i + n]) == 0;)
             n++;
-        for (int k = 0; k < n; k++) // u: the low half, as the high one is in order
+        for (int k = 0; k < n; k++) // u is the low half, since the high one is in order
             place[i + k].at = (k + (double)(uint32_t)place[i + k].random / 0x1p32) / n;
     }
     qsort(place, (size_t)p->n, sizeof(*place), by_place);

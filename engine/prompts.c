@@ -1,4 +1,5 @@
-// prompts.c - reads prompt files, one JSON object per line, and makes token ids of them. The fields of a line determine its format:
+// prompts.c - reads prompt files, one JSON object per line, and makes token ids from them. The fields of a line
+// determine its format:
 //
 //     turns                  Spec-Bench, MT-bench, EAGLE's question files       the user's messages, turn by turn
 //     messages               chats; everything before the last message is history
@@ -32,7 +33,7 @@ struct row { // the line that is being read
 
 #define fail_row(r, ...) fail_in((r)->err, (struct in_file){ (r)->path, (r)->line, 0 }, __VA_ARGS__)
 
-// A copy of a JSON text; NULL on failure.
+// Returns a copy of a JSON text; NULL on failure.
 static char *take_any_text(const struct row *r, const struct json *j, const char *what)
 {
     if (!json_is_text(j))
@@ -192,7 +193,7 @@ static bool read_answers(const struct row *r, struct prompt *p)
 
 // ---- a line
 
-enum { MAX_NAME = 1 << 20 }; // bytes; a database has no longer names
+enum { MAX_NAME = 1 << 20 }; // maximum bytes of a name in a database
 
 static bool read_name(const struct row *r, struct prompt *p)
 {
@@ -380,7 +381,7 @@ void prompts_free(struct prompts *p)
 
 // ---- token ids: earlier messages, the model's own answers included, then the user's message
 
-// All messages up to this turn's. message: capacity n_history + 2 * n_turns. Returns their number.
+// Collects all messages up to this turn's. message: capacity n_history + 2 * n_turns. Returns their number.
 static int messages_of(const struct prompt *p, char *const *answer, int turn, struct message *message)
 {
     int n = 0;
@@ -394,7 +395,7 @@ static int messages_of(const struct prompt *p, char *const *answer, int turn, st
     return n;
 }
 
-// Without a chat template a conversation is its texts, one per line.
+// A conversation without a chat template is its texts, one per line.
 static void join(const struct message *m, int n, struct text *to)
 {
     for (int i = 0; i < n; i++)
@@ -425,7 +426,8 @@ bool prompt_token_ids(const struct speclab_target *target, const struct prompt *
     if (p->raw || target->chat.kind == CHAT_NONE) {
         struct text text = { 0 };
         join(m, n, &text);
-        // Special tokens are recognized in plain text too, so that with `chat: none` a prompt can contain a rendered template.
+        // Special tokens are recognized in plain text as well, so that with `chat: none` a prompt can contain a
+        // rendered template.
         ok = target_encode(target, ENCODE_BOS | ENCODE_SPECIAL, text.s, text.n, to, &why);
         free(text.s);
     } else

@@ -4,12 +4,11 @@
 // precision included; default precision is resolved when the model opens), everything read of the checkpoints of target
 // and drafter (all weight bytes, and the input of the readers of configuration, tokenizer and chat template:
 // models/formats/identity.h), and the bytes of the prompt file. A draft tree from a file is in the settings, node by
-// node, and what a plugin brings (engine/plugin.h) has the bytes of its file in the hash. So a changed model or prompt
-// file makes
+// node, and a plugin (engine/plugin.h) is hashed with the bytes of its file. So a changed model or prompt file makes
 // another cell, which runs from the start. The hash excludes:
 //
-//     repeat, limit, per_category   larger values add sequences to the cell; a prompt is identified by its position in the
-//                                   file, which they do not change
+//     repeat, limit, per_category   larger values add sequences to the cell; a prompt is identified by its position in
+//                                   the file, which they do not change
 //     machine, revision             columns of the row; environment.h decides whether a run may resume under others
 //
 // The settings are a valid experiment file of this one cell: `speclab run` reads them.

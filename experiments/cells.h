@@ -2,7 +2,8 @@
 //
 //     experiment          the file, checked, with defaults filled in (experiment.c)
 //     loaded_experiment   with one of its targets; values that depend on the model are resolved (loaded_experiment.c)
-//     cell                a target, and one choice from each list under `cells`: one row of table `run` (cells.c; which there are: experiments/sweep)
+//     cell                a target, and one choice from each list under `cells`: one row of table `run` (cells.c);
+//                         experiments/sweep makes the cells
 //     group               the cells that differ only in drafter or rule; they run side by side (group.c)
 #pragma once
 #include <stdbool.h>
@@ -181,7 +182,7 @@ struct cell_runner { // a cell with everything that decodes it
 };
 
 int groups(const struct experiment *e); // number of groups, those of a target together, in the order of the targets
-int target_groups(const struct experiment *e);                  // of one target
+int target_groups(const struct experiment *e);                  // number for one target
 struct cell group_cell(const struct experiment *e, int number); // what its cells share; rule and drafter 0
 int group_cells(const struct experiment *e, int number);        // number of its cells; 0: all are left out
 // Opens the group's drafters and caches.

@@ -10,8 +10,8 @@ struct loaded_experiment;
 struct settings;
 struct store;
 
-// The mappings of an experiment's file that have a table of keys, ended by an entry without keys. Keys whose values no table can describe (seed,
-// rows, stop, chat, cells) are read in experiment.c and sweep/cell_lists.c.
+// The mappings of an experiment's file that have a table of keys, ended by an entry without keys. experiment.c and
+// sweep/cell_lists.c read the keys whose values no table can describe (seed, rows, stop, chat, cells).
 struct experiment_part {
     const char *key; // NULL: the file itself
     const struct option *keys;

@@ -1,5 +1,5 @@
-// loaded_experiment.c - opens a target of an experiment, resolves what depends on the model (chat template, context, end ids) and
-// checks every prompt before anything runs.
+// loaded_experiment.c - opens a target of an experiment, resolves what depends on the model (chat template, context,
+// end ids) and checks every prompt before anything runs.
 #include <stdlib.h>
 #include <string.h>
 

@@ -326,7 +326,7 @@ void recorder_begin(struct recorder *r, int64_t sequence)
     free_drafts(g);
 }
 
-// Counts the draft tokens of a step by source. left: tokens of the text that earlier steps did not add (results/facts.c).
+// Counts the draft tokens of a step by source. left: tokens of the text that earlier steps did not add (facts.c).
 static int count_sources(const struct recorder *r, const uint8_t *source, const struct step_row *s, int left,
                          struct source_row *to)
 {

@@ -213,7 +213,8 @@ bool experiment_run_loaded(struct loaded_experiment *o, struct store *s, FILE *p
     return runner_close(&r, run_target(&r, o, err), err);
 }
 
-// Each target is opened once. If there are more shards than paired runs, some have nothing to decode, and load no model.
+// Each target is opened once. If there are more shards than paired runs, some have nothing to decode, and load no
+// model.
 bool experiment_run(const struct experiment *e, struct store *s, FILE *progress, const volatile int *stop,
                     struct error *err)
 {

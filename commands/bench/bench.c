@@ -17,9 +17,10 @@
 
 // ---- turns with other engines: python/speclab/words/bench.py listens at the other end of a socket
 
-// A line announces what comes next; the other engines take their turn, and a line answers. The first lines are those that open an engine
-// (python/speclab/peer_llama.py documents them), the last of them is "open". Then follow "round", "pass N C S", "prompt" and "draft" (which no
-// other engine takes), and "end" of the round.
+// A line announces what comes next; the other engines take their turn, and a line answers. The first lines open an
+// engine (python/speclab/peer_llama.py documents them), the last of them is "open". Then follow "round", "pass N C S",
+// "prompt" and "draft" (which no other engine takes), and "end" of the round.
+//
 // After its work an engine's threads may spin for some milliseconds before they sleep (libgomp's for about 15).
 enum { PAUSE_NS = 25 * 1000 * 1000 };
 
@@ -104,8 +105,8 @@ static bool announce(struct bench *b, const struct measurement *m, struct error 
                                      : turns_next(b, &used, err, "draft");
 }
 
-// Runs an untimed warm-up first: caches hold what a preceding pass leaves, and threads are awake. A prompt is long enough to need none, and a
-// device that queues has its own (bench_model_run).
+// Runs an untimed warm-up first: caches hold what a preceding pass leaves, and threads are awake. A prompt is long
+// enough to need none, and a device that queues has its own (bench_model_run).
 static bool measure(struct bench *b, struct measurement *m, double *to, struct error *err)
 {
     struct bench_model *model = m->kind == BENCH_DRAFT_STEP ? &b->draft_model : &b->model;
@@ -161,7 +162,7 @@ static void show_progress(const struct bench *b, int counted)
 // Runs rounds until plan.repeats of them count in one placement, at most twice as many.
 static bool run_rounds(struct bench *b, struct error *err)
 {
-    int counted = 0; // in the placement with most rounds
+    int counted = 0; // number of rounds in the placement with most
     struct machine_state now = { 0 };
     if (b->prober != NULL)
         now = machine_state_probe(b->prober, b->plan.threads);
@@ -192,7 +193,7 @@ static bool run_rounds(struct bench *b, struct error *err)
     return true;
 }
 
-// Of passes of one slot, draft steps or prompts.
+// Computes medians for passes of one slot, draft steps or prompts.
 static int medians(const struct bench *b, enum bench_kind kind, enum placement p, struct cost_point *to)
 {
     int n = 0;
@@ -281,8 +282,8 @@ const struct measurement *bench_find(const struct bench *b, enum bench_kind kind
     return NULL;
 }
 
-// Operations of n rows after `context` cached tokens, with the logits of `logits` rows: two for each weight of a product,
-// and in attention four for each element of the keys that a row reads.
+// Returns the operations of n rows after `context` cached tokens, with the logits of `logits` rows: two for each weight
+// of a product, and in attention four for each element of the keys that a row reads.
 static double flops(const struct bench *b, int n, int context, int logits)
 {
     const struct model_config *c = model_config(b->target->model);
@@ -319,7 +320,7 @@ bool bench_of_mixture(const struct bench *b)
     return config_mixed_layers(model_config(b->target->model)) > 0;
 }
 
-// Whether a device may use the instructions of a probed peak. Those of `cpu` are all that there are.
+// Returns whether a device may use the instructions of a probed peak. The device `cpu` may use all.
 static bool may_use(const char *device, const struct peak *p)
 {
     static const struct {
@@ -343,13 +344,13 @@ static bool may_use(const char *device, const struct peak *p)
     return true;
 }
 
-// The fastest probed kind of product for the model's activations.
+// Returns the fastest probed kind of product for the model's activations.
 double bench_peak(const struct bench *b)
 {
     const enum activations a = model_activations(b->target->model);
     const char *device = devices_name(b->target->devices, b->target->backend);
     double peak = 0;
-    for (int i = 0; i < b->n_peaks; i++) // bfloat16 is multiplied as float where that is faster
+    for (int i = 0; i < b->n_peaks; i++) // bfloat16 is multiplied as float if that is faster
         if (may_use(device, &b->peak[i]) &&
             (strcmp(b->peak[i].kind, activations_names[a]) == 0 ||
              (a == ACTIVATIONS_BF16 && strcmp(b->peak[i].kind, activations_names[ACTIVATIONS_F32]) == 0)))

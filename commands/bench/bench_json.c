@@ -1,4 +1,5 @@
-// bench_json.c - results of a bench as one JSON object, and from that object in the database (results/schema_bench.sql).
+// bench_json.c - writes results of a bench as one JSON object, and from that object to the database
+// (results/schema_bench.sql).
 #include <math.h>
 #include <stdlib.h>
 
@@ -127,7 +128,7 @@ void bench_json(const struct bench *b, FILE *to)
 
 // ---- the database
 
-#define ID "(SELECT max(id) FROM bench)" // of the new row, which is written first
+#define ID "(SELECT max(id) FROM bench)" // id of the new row, which is written first
 static const char *const rows_sql[] = {
     // ?1: the object
     "INSERT INTO bench (target, target_hash, model_type, activations, cache, weight_bytes, marked_inflated, draft, draft_hash,"

@@ -31,8 +31,8 @@ int bench_model_rows(const struct bench_model_plan *p)
     return larger(larger(p->rows * larger(p->slots, 1), PENDING), p->prompt > 0 ? TARGET_CHUNK : 0);
 }
 
-// A pass of n rows after the prefix of each of the first slots. Its tokens are those after as many as the prefix has, and those of a
-// slot follow those of the slot before it.
+// Runs a pass of n rows after the prefix of each of the first slots. Its tokens follow as many tokens as the prefix
+// has, and those of a slot follow those of the slot before it.
 static bool forward(struct bench_model *s, struct kv_cache *c, int slots, int n, struct states *out, struct error *err)
 {
     int32_t slot[MAX_PASS_ROWS], parent[MAX_PASS_ROWS];
@@ -64,7 +64,8 @@ static struct kv_cache *cache_of(struct bench_model *s, int slots, int length, i
     return kv_create(s->backend, &shape, err);
 }
 
-// Enough tokens for all passes, and for a prompt of one chunk even if none is measured: bench_overhead() decodes after one.
+// Enough tokens for all passes, and for a prompt of one chunk even if none is measured: bench_overhead() decodes after
+// one.
 static void make_tokens(struct bench_model *s, const struct bench_model_plan *p)
 {
     int n = larger(bench_model_rows(p), TARGET_CHUNK) + PENDING;

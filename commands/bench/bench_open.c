@@ -11,7 +11,8 @@
 #include "kernels/cpu/threads.h"
 #include "models/model.h"
 
-// What a device gives up is printed, and stored with the machine; what happened to a packed-weight cache comes earlier.
+// Features that a device switches off are printed, and stored with the machine; messages about a packed-weight cache
+// come earlier.
 static void note(void *self, const char *sentence)
 {
     struct bench *b = self;
@@ -145,7 +146,7 @@ bool bench_open(struct bench *b, const struct bench_plan *plan, struct error *er
         b->prober = prober_create(p->threads);
         p->probe = b->prober != NULL;
     }
-    passes.prompt = p->prompt; // as long as the context
+    passes.prompt = p->prompt; // the prompt is as long as the context
     struct ids text = { 0 };
     bool ok = turns_open(b, err) && open_draft(b, err) && read_text(b, &text, err);
     passes.text = text.id;

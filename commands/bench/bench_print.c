@@ -1,4 +1,4 @@
-// bench_print.c - results of a bench as text: a table for each placement and context.
+// bench_print.c - writes results of a bench as text: a table for each placement and context.
 #include <math.h>
 #include <stdarg.h>
 
@@ -29,7 +29,7 @@ struct figures bench_figures(const struct bench *b, const struct measurement *m,
     return f;
 }
 
-// Three significant digits.
+// Writes three significant digits.
 static const char *digits(double x, char to[32])
 {
     if (isnan(x))
@@ -38,7 +38,8 @@ static const char *digits(double x, char to[32])
     return to;
 }
 
-// Prints numbers with three digits; each `@` of the format is one, as wide as the digit behind it says (0: as it is).
+// Prints numbers with three digits. Each `@` of the format is one number, whose width is the digit after it (0: no
+// padding).
 static void put(FILE *to, const char *format, ...)
 {
     va_list args;
@@ -100,8 +101,8 @@ static void print_placement(const struct bench *b, enum placement p, FILE *to)
     fprintf(to, "\n");
 }
 
-// The columns of experts are of a mixture: how many of a layer a pass reads, counted, and expected of rows that choose independently and
-// uniformly.
+// The columns of experts are for a mixture: how many of a layer a pass reads, as counted, and as expected if rows
+// choose independently and uniformly.
 static void print_passes(const struct bench *b, int context, enum placement p, FILE *to)
 {
     const bool slots = b->plan.slots[b->plan.n_slots - 1] > 1, mixture = bench_of_mixture(b);

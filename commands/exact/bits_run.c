@@ -18,8 +18,8 @@
 #include "verifier/target_cache.h"
 #include "verifier/verifier.h"
 
-struct accepted {    // in a slot and a step: the root and the accepted tokens, with their nodes
-    int n, position; // position: of the first one in the text; n 0: the slot was not in the step
+struct accepted {    // the root and the accepted tokens of a slot in a step, with their nodes
+    int n, position; // position: the first one's in the text; n 0: the slot was not in the step
     int32_t token[MAX_NODES], node[MAX_NODES];
 };
 
@@ -89,7 +89,7 @@ static void verified(void *self, const struct verified *j)
     }
 }
 
-// Both caches follow the emitted text, even where decoding one token at a time would have chosen another: comparison
+// Both caches follow the emitted text, even if decoding one token at a time would have chosen another: the comparison
 // continues after a difference.
 static bool compare(struct bits *b, int slot, struct error *err)
 {

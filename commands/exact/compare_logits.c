@@ -33,7 +33,7 @@ static int argmax(const float *x, int n, float *second)
     return best;
 }
 
-// INFINITY if one logit is not a number and the other differs: rounding cannot cause that.
+// Returns INFINITY if one logit is not a number and the other differs: rounding cannot cause that.
 static double largest_difference(const float *a, const float *b, int n)
 {
     double largest = 0;

@@ -22,7 +22,7 @@ enum { FOUND = 3, UNDECIDED = 4 }; // exit statuses besides 0, 1, 2
 
 static const double rounding = 1e-12;
 
-// instances: of each chain configuration; a sixth as many of each tree configuration, which has more drafts.
+// instances: number for each chain configuration; each tree configuration, which has more drafts, gets a sixth as many.
 static bool check_rule(const struct rule *r, long long instances, struct store *s, bool *wrong, struct error *err)
 {
     const struct sweep_size sweep_size = { .chains = (int)instances, .trees = (int)(instances + 5) / 6, .drafts = 700 };
@@ -32,7 +32,8 @@ static bool check_rule(const struct rule *r, long long instances, struct store *
         free(options);
         return false;
     }
-    struct law_result f = law_sweep(r, options, NULL, sweep_size, r->exact ? rounding : 2); // lossy ones to the end
+    // Lossy rules run to the end.
+    struct law_result f = law_sweep(r, options, NULL, sweep_size, r->exact ? rounding : 2);
     const bool exact =
                    f.sound && f.distance <= rounding && f.lost <= rounding && f.empty <= rounding && f.repeated == 0,
                law = f.law_error <= rounding && f.accepted_error <= rounding;
@@ -106,7 +107,7 @@ static int exact_cells(const struct usage *u, const char *file, const char *db, 
 
 // ---- the command
 
-// A number between 0 and 1.
+// Reads a number between 0 and 1.
 static bool read_share(const char *text, double *to)
 {
     char *end;
@@ -127,7 +128,7 @@ static const char examples[] = "  speclab exact --rules\n  speclab exact --bits 
                                "  speclab exact experiments/exact.yaml --tokens 200000\n"
                                "  speclab exact experiments/exact.yaml --until TV=0.01 --db exact.db\n";
 
-struct exact_options { // the command line's
+struct exact_options { // options of the command line
     bool rules, bits;
     const char *db, *until, *level;
     long long tokens, instances;

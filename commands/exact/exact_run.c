@@ -28,7 +28,7 @@ struct tested_cell { // a cell while it is decoded
     int64_t at[MAX_SLOTS];        // number of the text in each slot
     struct observed *done, total; // done: (capacity) finished texts that wait for earlier ones
     bool *is_done;                // (capacity)
-    struct exact_sums sums;       // those of total
+    struct exact_sums sums;       // sums of `total`
     int64_t id;
     double last_report; // time, seconds
 };
@@ -62,8 +62,8 @@ static bool is_enough(const struct tested_cell *w)
     return w->sums.tokens >= w->plan->tokens || is_certain(w);
 }
 
-// Joins texts in the order of their numbers, not in the order in which they finish: the bet stops the test, and an order
-// that depends on the texts would bias it.
+// Joins texts in the order of their numbers, not in the order in which they finish: the bet stops the test, and an
+// order that depends on the texts would bias it.
 static bool join(struct tested_cell *w, struct error *err)
 {
     bool ok = true;

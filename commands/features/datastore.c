@@ -1,7 +1,8 @@
 // datastore.c - texts become tokens, sorted by their suffixes.
 //
-// Texts of evaluation files can be excluded: no document may share 13 words in a row with one of them, the overlap by which GPT-3's authors
-// looked for their test sets in its training data (Brown et al. 2020, arXiv 2005.14165, appendix C).
+// Texts of evaluation files can be excluded: no document may share 13 words in a row with one of them, the overlap by
+// which GPT-3's authors looked for their test sets in its training data (Brown et al. 2020, arXiv 2005.14165, appendix
+// C).
 #include <divsufsort.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@ enum { EXCLUDED_WORDS = 13 };
 
 // ---- words
 
-// Bytes of the separator at s; 0: a letter or digit is there.
+// Returns the bytes of the separator at s; 0: a letter or digit is there.
 static size_t separator(const char *s)
 {
     const unsigned char c = (unsigned char)*s;
@@ -53,7 +54,8 @@ void words_read(struct text *to, const char *text)
     }
 }
 
-// Calls `visit` with the hash of each 13 words in a row, or of all words if there are fewer. Returns how many calls returned true.
+// Calls `visit` with the hash of each 13 words in a row, or of all words if there are fewer. Returns how many calls
+// returned true.
 static size_t count_runs(const char *text, bool (*visit)(struct hash_map *m, struct hash run), struct hash_map *m)
 {
     struct text words = { 0 };
@@ -93,8 +95,8 @@ static bool is_text_key(const char *key)
     return true;
 }
 
-// Calls `visit` for every text within a value, whatever its key, except ids, roles and categories. key: of the nearest member; NULL: none.
-// Ends with the first call that returns false, and returns whether none did.
+// Calls `visit` for every text within a value, whatever its key, except ids, roles and categories. key: of the nearest
+// member; NULL: none. Ends with the first call that returns false, and returns whether none did.
 typedef bool visit_text(void *self, const char *key, const struct json *text);
 
 static bool each_text(const struct json *j, const char *key, visit_text *visit, void *self)
@@ -139,9 +141,9 @@ static bool read_exclusions(struct hash_map *to, const char *path, struct error 
 struct corpus {
     struct tokenizer *tokenizer;
     struct hash_map exclude; // runs of words
-    struct ids ids;          // documents, each ended by the id behind the vocabulary
+    struct ids ids;          // documents, each ended by the id after the vocabulary
     uint64_t documents, excluded;
-    struct error *err; // where the error of a line goes
+    struct error *err; // where the error of a line is reported
 };
 
 static void end_document(struct corpus *c, size_t begin)
@@ -167,7 +169,7 @@ static bool add_text(struct corpus *c, const char *text, size_t n, struct error 
     return true;
 }
 
-static bool is_speaker(const char *key) // who speaks, in conversations of {from, value}
+static bool is_speaker(const char *key) // the speaker, in conversations of {from, value}
 {
     return key != NULL && strcmp(key, "from") == 0;
 }
@@ -223,9 +225,10 @@ static bool add_file(struct corpus *c, const char *path, struct error *err)
 
 // ---- the file
 
-// By libdivsufsort, which sorts suffixes of bytes (Yuta Mori; algorithm: Fischer, Kurpicz 2017, arXiv 1710.01896). A token, which is at most
-// `most`, is 2 or 3 bytes, the most significant first, so that the order of bytes is that of tokens; suffixes that begin within a token are
-// dropped afterwards. Takes memory for 10 or 15 bytes a token besides.
+// Sorts by libdivsufsort, which sorts suffixes of bytes (Yuta Mori; algorithm: Fischer, Kurpicz 2017, arXiv
+// 1710.01896). A token, at most `most`, is 2 or 3 bytes, the most significant first, so that the order of bytes is that
+// of tokens. Suffixes that begin within a token are dropped afterwards. It takes memory for 10 or 15 additional bytes a
+// token.
 static bool suffix_array(const int32_t *token, size_t n, int32_t most, uint32_t *to, struct error *err)
 {
     const size_t width = most <= UINT16_MAX ? 2 : 3;
@@ -246,7 +249,7 @@ static bool suffix_array(const int32_t *token, size_t n, int32_t most, uint32_t 
     return ok;
 }
 
-// Whether the file is a datastore or does not exist: another file is not replaced.
+// Returns whether the file is a datastore or does not exist: another file is not replaced.
 static bool check_output(const char *path, struct error *err)
 {
     struct datastore s = { 0 };

@@ -1,4 +1,5 @@
-// features.c - `speclab features`: what a head reads of training texts, as safetensors for a trainer (docs/training.md).
+// features.c - `speclab features`: the inputs of a head for training texts, as safetensors for a trainer
+// (docs/training.md).
 //
 // A file has its final name once it is complete on the disk. A folder with files of the same settings is continued.
 #include <stdio.h>
@@ -41,9 +42,9 @@ struct features {
     struct text_states states;
     struct json *settings;          // metadata of all shards: keys and texts
     struct part *stream;            // NULL: a folder
-    int shards;                     // so far
+    int shards;                     // number of shards so far
     int64_t kept, computed, tokens; // conversations, conversations, tokens computed
-    double seconds;                 // that computing and writing took
+    double seconds;                 // seconds that computing and writing took
 };
 
 // ---- settings
@@ -97,7 +98,7 @@ static bool read_setup(struct features *f, struct error *err)
     return read_layers(f, s->layers, err);
 }
 
-// All that the features depend on.
+// Returns all settings that the features depend on.
 static struct json *settings(const struct features *f)
 {
     struct text layers = { 0 };
@@ -121,7 +122,7 @@ static struct json *settings(const struct features *f)
 
 // ---- files
 
-// To the stream, or to a file of the folder. metadata: taken over.
+// Writes to the stream, or to a file of the folder. metadata: taken over.
 static bool write_file(struct features *f, const char *path, const struct safetensor *t, size_t n,
                        struct json *metadata, part_put *put, void *context, struct error *err)
 {
@@ -137,7 +138,7 @@ struct earlier { // a file that an earlier run wrote
     struct json *metadata;
 };
 
-// All settings must be equal, but for the path of the model, which is known by its hash.
+// All settings must be equal, except the path of the model, which is identified by its hash.
 static bool open_earlier(struct earlier *e, const char *path, const struct json *wanted, struct error *err)
 {
     if (!file_map(path, &e->file, err) || !safetensors_read(path, &e->file, 0, &e->tensors, err))
@@ -184,7 +185,8 @@ static bool write_target(struct features *f, struct error *err)
     return ok;
 }
 
-// If the folder has the shard, passes over its conversations. One of other settings, or of other conversations, is an error.
+// If the folder has the shard, skips its conversations. A shard with other settings, or with other conversations, is an
+// error.
 static bool keep_shard(struct features *f, const char *path, struct error *err)
 {
     struct earlier e = { 0 };
@@ -215,7 +217,7 @@ static bool write_shard(struct features *f, const char *path, struct error *err)
     const struct safetensor states = s->type == BF16 ? described("states", "BF16", sizeof(uint16_t), n, width, s->state)
                                                      : described("states", "F32", sizeof(float), n, width, s->state);
     const struct safetensor tensors[] = {
-        described("offsets", "I64", sizeof(*t->offset), t->n + 1, 0, t->offset), // in the order of their alignment
+        described("offsets", "I64", sizeof(*t->offset), t->n + 1, 0, t->offset), // ordered by their alignment
         described("top_ids", "I32", sizeof(*s->top_id), n, s->top_k, s->top_id),
         described("top_p", "F32", sizeof(*s->top_p), n, s->top_k, s->top_p),
         ids,

@@ -1,4 +1,4 @@
-// states.h - what a head reads of training texts: hidden states of the target, and its top-k probabilities.
+// states.h - the inputs of a head for training texts: hidden states of the target, and its top-k probabilities.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -7,18 +7,18 @@
 struct text_states {               // the caller sets the first members; the others start at 0; do not move while open
     struct speclab_target *target; // borrowed
     struct taps taps;
-    int top_k;      // at most the used vocabulary
-    enum type type; // the states': F32 or BF16 (to nearest, ties to even)
+    int top_k;      // maximum: the used vocabulary
+    enum type type; // type of the states: F32 or BF16 (to nearest, ties to even)
 
     struct text_passes pass;
-    // For all tokens of some texts:
+    // The following are arrays for all tokens of some texts.
     void *state;      // (tokens, taps * width) row i: the state that predicts token i + 1
     int32_t *top_id;  // (tokens, top_k) the most probable tokens i + 1 at temperature 1, in descending order
     float *top_p;     // (tokens, top_k)
     int64_t capacity; // tokens
 };
-// rows: of a pass; at most those that the target was opened for. Returns false and sets err on failure.
+// rows: maximum rows of a pass, at most those for which the target was opened. Returns false and sets err on failure.
 bool text_states_open(struct text_states *s, int rows, struct error *err);
 void text_states_close(struct text_states *s); // { 0 }: no effect
-// Replaces what there is by that of these texts. stop: as in interrupt_check, between passes.
+// Replaces the arrays by those of these texts. stop: see interrupt_check; it is read between passes.
 bool text_states_compute(struct text_states *s, const struct texts *t, const volatile int *stop, struct error *err);

@@ -1,4 +1,4 @@
-// texts.h - reads training texts: JSON lines of conversations with `input_ids` and `loss_mask` (docs/training.md).
+// texts.h - reads training texts: JSON Lines of conversations with `input_ids` and `loss_mask` (docs/training.md).
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,12 +16,12 @@ struct texts {                     // conversations end to end; start with { 0 }
     int64_t tokens, conversations; // capacities
 };
 void texts_begin(struct texts *t);                                          // a conversation without tokens
-void texts_add(struct texts *t, const int32_t *id, size_t n, uint8_t mask); // to the last conversation
+void texts_add(struct texts *t, const int32_t *id, size_t n, uint8_t mask); // appends to the last conversation
 void texts_free(struct texts *t);
 
 struct text_reader {
     struct json_lines lines;
-    struct hash hash;   // the file's
+    struct hash hash;   // hash of the file
     int vocab, context; // maximum id + 1, maximum tokens; longer texts are cut at the end
     int64_t limit;      // conversations to read; 0: all
     int64_t read, cut;  // conversations so far, and those of them that were cut
@@ -31,8 +31,8 @@ struct text_reader {
 bool text_reader_open(struct text_reader *r, const char *path, int vocab, int context, int64_t limit,
                       struct error *err);
 void text_reader_close(struct text_reader *r); // { 0 }: no effect
-// Replaces the texts by the next conversations, until they have at least this many tokens. t->n is 0 at the end. Errors name
-// file and line.
+// Replaces the texts by the next conversations, until they have at least this many tokens. t->n is 0 at the end. Errors
+// name file and line.
 bool text_reader_next(struct text_reader *r, int64_t tokens, struct texts *t, struct error *err);
-// Passes over n conversations. Fewer are an error.
+// Skips n conversations. Fewer are an error.
 bool text_reader_skip(struct text_reader *r, int64_t n, struct error *err);

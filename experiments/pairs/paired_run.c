@@ -396,8 +396,8 @@ static void part_close(struct cell_part *p)
     free(p->label);
 }
 
-// An error of a plugin ends its cell alone: the texts that it has finished are stored, and the other cells go on. Returns
-// false for any other error, and for an interruption.
+// An error of a plugin ends its cell alone: the texts that it has finished are stored, and the other cells continue.
+// Returns false for any other error, and for an interruption.
 static bool ends_cell(struct runner *r, struct cell_runner *c, const struct error *why)
 {
     struct error ignored;
@@ -496,7 +496,7 @@ static bool run_cells(struct paired_run *o, struct runner *r, struct group *g, s
         ok = part_open(&part[k], &o->due[(part[k].conversation - o->conversation)], err);
     int left = n;
     for (int k = 0; k < n; k++)
-        if (part[k].c->failed) { // before its first text
+        if (part[k].c->failed) { // it failed before its first text
             part[k].over = true;
             left--;
         }

@@ -206,7 +206,7 @@ static void find_first_rule(struct experiment *e)
         insert_entry(&e->rule, e->rule.n, plugin_entry(rules[0]->name, NULL, rules[0]->options));
 }
 
-// Where a list is given outside zip: targets, which an experiment of one has beside `cells`, in either place. NULL: nowhere.
+// Returns the list of an axis that is given outside zip; targets may be given in `cells` or next to it. NULL: none is.
 static const struct settings *place_of(const struct reading *r, int axis)
 {
     const struct settings *given = settings_get(r->cells, keys[axis]);
