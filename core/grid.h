@@ -156,32 +156,8 @@ GRID_FUNCTION double grid_exponential(double u)
     return -(e * 0x1.62e42fefa38p-1 + (log_m + (e * 0x1.ef35793c7673p-45 + c / y)));
 }
 
-// ---- random numbers
+// ---- random numbers (core/philox.h)
 
 // FOR_OWN is for a drafter whose tokens are not declared as drawn, but whose choice of drafts depends on draws.
 enum purpose { FOR_DRAFT, FOR_ACCEPT, FOR_RESIDUAL, FOR_BONUS, FOR_TOKEN, FOR_OWN };
 enum { GRID_NODE_SHIFT = 19, GRID_PURPOSE_SHIFT = 29 }; // fields of word 0 of the counter, see sampling/rng.h
-
-// Returns the upper 53 bits of half `half` (0 or 1) of the Philox4x32-10 block with this key and counter (Salmon et al.
-// 2011), as an integer, which is exact in a double.
-GRID_FUNCTION double grid_bits53(uint64_t key, uint32_t word0, int32_t position, uint64_t sequence, int half)
-{
-    uint32_t c0 = word0, c1 = (uint32_t)position, c2 = (uint32_t)sequence, c3 = (uint32_t)(sequence >> 32);
-    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-    for (int round = 0; round < 10; round++) {
-        const uint64_t a = (uint64_t)c0 * 0xD2511F53, b = (uint64_t)c2 * 0xCD9E8D57;
-        c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
-        c1 = (uint32_t)b;
-        c2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
-        c3 = (uint32_t)a;
-        k0 += 0x9E3779B9;
-        k1 += 0xBB67AE85;
-    }
-    const uint64_t word = half == 0 ? (uint64_t)c1 << 32 | c0 : (uint64_t)c3 << 32 | c2;
-    return (double)(word >> 11);
-}
-
-GRID_FUNCTION uint32_t grid_word0(enum purpose purpose, int node, uint32_t block)
-{
-    return (uint32_t)purpose << GRID_PURPOSE_SHIFT | (uint32_t)node << GRID_NODE_SHIFT | block;
-}

@@ -7,9 +7,9 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
-#include <Random123/philox.h>
 
 #include "core/acceptance.h"
+#include "core/philox.h"
 #include "sampling/loops.h"
 
 enum { CHUNK = 4096, PART = 512 }; // elements of a row: per job of the workers; processed at once
@@ -20,41 +20,33 @@ static int length(int n, int chunk, int number)
     return left < chunk ? left : chunk;
 }
 
-static philox4x32_ctr_t counter_of(uint64_t sequence, struct address at, uint32_t block)
+static uint32_t word0_of(struct address at, uint32_t block)
 {
     assert((uint32_t)at.purpose < 1u << (32 - GRID_PURPOSE_SHIFT));
     assert(at.node >= 0 && at.node < PHILOX_NODES);
     assert(block < PHILOX_INDICES / 2);
-    return (philox4x32_ctr_t){ {
-        grid_word0(at.purpose, at.node, block),
-        (uint32_t)at.position,
-        (uint32_t)sequence,
-        (uint32_t)(sequence >> 32),
-    } };
+    return grid_word0(at.purpose, at.node, block);
 }
 
-static philox4x32_ctr_t philox_block(uint64_t seed, uint64_t sequence, struct address at, uint32_t block)
+// Sets word to the counter of a block of an address.
+static void counter_of(uint64_t sequence, struct address at, uint32_t block, uint32_t word[4])
 {
-    philox4x32_key_t key = { { (uint32_t)seed, (uint32_t)(seed >> 32) } };
-    return philox4x32_R(10, counter_of(sequence, at, block), key);
-}
-
-// Returns the 53 bits of one half of a block, as an integer: exact in a double.
-static double bits53(philox4x32_ctr_t block, uint32_t half)
-{
-    uint64_t word = (uint64_t)block.v[2 * half + 1] << 32 | block.v[2 * half];
-    return (double)(word >> 11);
+    word[0] = word0_of(at, block);
+    word[1] = (uint32_t)at.position;
+    word[2] = (uint32_t)sequence;
+    word[3] = (uint32_t)(sequence >> 32);
 }
 
 double philox_uniform(uint64_t seed, uint64_t sequence, struct address at, uint32_t index)
 {
-    return uniform_of_bits(bits53(philox_block(seed, sequence, at, index / 2), index % 2));
+    const uint32_t word0 = word0_of(at, index / 2);
+    return uniform_of_bits(philox_bits53(philox_block(seed, word0, at.position, sequence), (int)(index % 2)));
 }
 
 struct counter philox_counter(uint64_t sequence, struct address at, uint32_t index)
 {
     struct counter c = { .half = index % 2 };
-    memcpy(c.word, counter_of(sequence, at, index / 2).v, sizeof(c.word));
+    counter_of(sequence, at, index / 2, c.word);
     return c;
 }
 
@@ -187,9 +179,9 @@ static void lower_bound(struct race *r, double to)
 static bool within_bound(const struct race *r, int i, double bound, double *time)
 {
     const struct block b = block_of(r, i);
-    const philox4x32_ctr_t counter = { { b.counter[0], b.counter[1], b.counter[2], b.counter[3] } };
-    const philox4x32_key_t key = { { b.key[0], b.key[1] } };
-    const double u = race_uniform_of_bits(bits53(philox4x32_R(10, counter, key), (uint32_t)i % 2));
+    const uint64_t key = (uint64_t)b.key[1] << 32 | b.key[0], sequence = (uint64_t)b.counter[3] << 32 | b.counter[2];
+    const philox4x32_ctr_t bits = philox_block(key, b.counter[0], (int32_t)b.counter[1], sequence);
+    const double u = race_uniform_of_bits(philox_bits53(bits, i % 2));
     const double w = grid_round((double)r->weights->as_float[i]);
     *time = race_time(u, w);
     return race_may_win(u, w, bound);
@@ -273,7 +265,7 @@ static int pick(struct rng *self, const struct weights *w, struct address at)
     struct race r;
     r.weights = w;
     r.block = (struct block){ { (uint32_t)p->seed, (uint32_t)(p->seed >> 32) }, { 0 } };
-    memcpy(r.block.counter, counter_of(p->sequence, at, 0).v, sizeof(r.block.counter));
+    counter_of(p->sequence, at, 0, r.block.counter);
     return pick_by_race(p->workers, &r);
 }
 

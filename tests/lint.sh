@@ -54,7 +54,7 @@ done <<'INCLUDERS'
 sqlite3.h results/store.c
 yaml.h experiments/yaml.c
 jansson.h core/json.h
-Random123/philox.h sampling/rng.c
+Random123/philox.h core/philox.h
 pcre2.h models/tokenizers/pattern.c
 utf8proc.h models/tokenizers/normal_form.c
 xxhash.h core/digest.c

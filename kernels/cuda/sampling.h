@@ -14,6 +14,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/reduce.h"
 #include "core/acceptance.h"
+#include "core/philox.h"
 
 namespace DEVICE_SPACE
 {
@@ -193,7 +194,7 @@ __device__ inline double uniform(const struct random_source &c, enum purpose pur
 {
     if (c.uniforms != NULL)
         return c.uniforms[(purpose == FOR_ACCEPT ? 0 : purpose == FOR_RESIDUAL ? 1 : 2) * c.nodes + node];
-    return uniform_of_bits(grid_bits53(c.seed, grid_word0(purpose, node, 0), c.root, c.sequence, 0));
+    return uniform_of_bits(philox_bits53(philox_block(c.seed, grid_word0(purpose, node, 0), c.root, c.sequence), 0));
 }
 
 __device__ inline bool accept(double num, double den, const struct random_source &c, enum purpose purpose, int node)
@@ -255,10 +256,11 @@ __device__ inline int race(const float *row, int vocab, const struct random_sour
             UNROLL
             for (int half = 0; half < 2; half++) {
                 const int i = 2 * pair + half;
-                const double u = c.uniforms == NULL
-                                     ? race_uniform_of_bits(grid_bits53(c.seed, word0, position, c.sequence, half))
-                                 : i < vocab ? c.uniforms[(int64_t)(position - c.root - 1) * vocab + i] + 0x1p-54
-                                             : 1;
+                const double u =
+                    c.uniforms == NULL
+                        ? race_uniform_of_bits(philox_bits53(philox_block(c.seed, word0, position, c.sequence), half))
+                    : i < vocab ? c.uniforms[(int64_t)(position - c.root - 1) * vocab + i] + 0x1p-54
+                                : 1;
                 if (!race_may_win(u, w[k][half], best))
                     continue;
                 const double time = race_time(u, w[k][half]);

@@ -538,26 +538,12 @@ static void a_device_that_fails_returns_no_decision(void **unused)
 #endif
 }
 
-// Ours and the library's.
-static void the_devices_philox_equals_the_hosts(void **unused)
-{
-    for (int i = 0; i < 20000; i++) {
-        const uint64_t seed = next(), sequence = next();
-        const struct address at = { (enum purpose)any(5), (int32_t)(next() >> 33), any(PHILOX_NODES) };
-        const uint32_t index = (uint32_t)any(PHILOX_INDICES);
-        const double k =
-            grid_bits53(seed, grid_word0(at.purpose, at.node, index / 2), at.position, sequence, (int)(index % 2));
-        assert_true(k * 0x1p-53 == philox_uniform(seed, sequence, at, index));
-    }
-}
-
 int main(int argc, char **argv)
 {
     gpus = gpus_of_bits(gpu, argc, argv, &drafts, &state);
     if (gpus == 0)
         return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_devices_philox_equals_the_hosts),
         cmocka_unit_test(the_device_decides_as_the_host),
         cmocka_unit_test(a_block_decides_as_well),
         cmocka_unit_test(rules_name_bodies_that_the_device_has),

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "core/acceptance.h"
+#include "core/philox.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
 
@@ -27,7 +28,8 @@ static void uniforms_are_those_of_the_random_source(void **unused)
     for (uint32_t i = 0; i < 1000; i++) {
         const struct address at = { FOR_TOKEN, 7, 0 };
         const double u = philox_uniform(3, 9, at, i);
-        const double bits = grid_bits53(3, grid_word0(at.purpose, at.node, i / 2), at.position, 9, (int)(i % 2));
+        const double bits =
+            philox_bits53(philox_block(3, grid_word0(at.purpose, at.node, i / 2), at.position, 9), (int)(i % 2));
         assert_true(uniform_of_bits(bits) == u && race_uniform_of_bits(bits) == u + 0x1p-54);
     }
 }
