@@ -32,7 +32,9 @@ enum { MAX_DEPTH = 256, PROBE = 32 };
 // FORGET: weight of a step relative to the next one. PRIOR: weight of all sequences' acceptance, in draft tokens.
 static const double FORGET = 0.98, PRIOR = 8;
 
-static const struct part_form form = { .name = "adaptive", .what = "drafter adaptive: of", .one = true };
+static const struct part_form form = {
+    .name = "adaptive", .what = "drafter adaptive: of", .one = true, .check = parts_check, .makes = parts_make
+};
 
 struct adaptive_options {
     struct settings *of;

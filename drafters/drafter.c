@@ -77,7 +77,7 @@ bool drafter_check(const struct drafter_type *type, const void *options, struct 
 {
     char *what = xformat("drafter %s", type->name);
     const bool ok = (type->tree == 0 || tree_options_check(tree_of(type, options), what, err)) &&
-                    (type->of == NULL || parts_check(parts_of(options), type->of, err));
+                    (type->of == NULL || type->of->check(parts_of(options), type->of, err));
     free(what);
     return ok && (type->check == NULL || type->check(options, err));
 }
@@ -86,7 +86,7 @@ unsigned drafter_makes(const struct drafter_type *type, const void *options)
 {
     enum draft_memory ignored;
     return type->makes != NULL ? type->makes(options)
-           : type->of != NULL  ? parts_make(parts_of(options), type->of, &ignored)
+           : type->of != NULL  ? type->of->makes(parts_of(options), type->of, &ignored)
            : type->tree > 0    ? tree_options_kinds(tree_of(type, options))
            : type->kinds != 0  ? type->kinds
                                : TAKES_DETERMINISTIC;
@@ -96,6 +96,6 @@ enum draft_memory drafter_remembers(const struct drafter_type *type, const void 
 {
     enum draft_memory memory = type->remembers != NULL ? type->remembers(options) : type->memory;
     if (type->remembers == NULL && type->of != NULL)
-        parts_make(parts_of(options), type->of, &memory);
+        type->of->makes(parts_of(options), type->of, &memory);
     return memory;
 }

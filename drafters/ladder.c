@@ -22,7 +22,9 @@
 
 enum { NO_PART = -1, FORCED = -2 }; // NO_PART: none so far. FORCED: none, since parts are evaluated one by one
 
-static const struct part_form form = { .name = "ladder", .what = "drafter ladder: of", .at_least = true };
+static const struct part_form form = {
+    .name = "ladder", .what = "drafter ladder: of", .at_least = true, .check = parts_check, .makes = parts_make
+};
 
 struct ladder_options {
     struct settings *of;

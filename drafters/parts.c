@@ -12,6 +12,13 @@ enum { CHUNK = 256 }; // maximum rows of a prompt's advance
 
 // ---- options
 
+static const struct drafter_type *const *known; // NULL-terminated
+
+void parts_choose_among(const struct drafter_type *const *types)
+{
+    known = types;
+}
+
 static bool find_type(const struct part_form *f, const struct settings *s, const struct drafter_type **type,
                       struct error *err)
 {
@@ -19,15 +26,18 @@ static bool find_type(const struct part_form *f, const struct settings *s, const
     if (kind == NULL || kind->kind != SETTINGS_SCALAR)
         return settings_fail(err, s, "%s: expected a kind, as in {kind: ngram}", f->what);
     const char *name = kind->text;
-    *type = drafter_named(name);
+    *type = NULL;
+    for (int i = 0; known[i] != NULL; i++)
+        if (strcmp(known[i]->name, name) == 0)
+            *type = known[i];
     if (*type == NULL || (*type)->of != NULL) {
         int n = 0, all = 0;
-        while (drafter_types[all] != NULL)
+        while (known[all] != NULL)
             all++;
         const char **names = xcalloc((size_t)all + 1, sizeof(*names));
         for (int i = 0; i < all; i++)
-            if (drafter_types[i]->of == NULL)
-                names[n++] = drafter_types[i]->name;
+            if (known[i]->of == NULL)
+                names[n++] = known[i]->name;
         char *said = xformat(*type == NULL ? "%s: unknown drafter"
                                            : "%s: a %s cannot be part of another; list its drafters here",
                              f->what, name);

@@ -29,6 +29,9 @@ struct part_form {
     bool one;         // it combines one drafter, not a list
     bool at_least;    // parts have this option
     unsigned adds;    // enum takes: kinds of its drafts in addition to those of its parts
+    // parts_check and parts_make, by which drafter.c asks about the parts.
+    bool (*check)(const struct settings *of, const struct part_form *f, struct error *err);
+    unsigned (*makes)(const struct settings *of, const struct part_form *f, enum draft_memory *memory);
 };
 
 struct parts {
@@ -45,6 +48,9 @@ struct parts {
     // nothing more is set.
     void (*inform)(struct parts *g, int k, const struct advance *a, struct advance *to);
 };
+
+// Sets the drafters among which parts are chosen: a list that ends with NULL and stays in place. registry.c calls it.
+void parts_choose_among(const struct drafter_type *const *types);
 
 // The argument `of` is the option's value: a list of drafters, or one.
 bool parts_check(const struct settings *of, const struct part_form *f, struct error *err);

@@ -5,6 +5,7 @@
 #include "core/memory.h"
 #include "core/registry.h"
 #include "drafters/drafter.h"
+#include "drafters/parts.h"
 
 #define DRAFTERS(DRAFTER) \
     DRAFTER(none) \
@@ -38,6 +39,7 @@ __attribute__((constructor)) static void check_names(void)
 {
     static const struct registered list[] = { DRAFTERS(NAMES) };
     registry_require(list, sizeof(list) / sizeof(*list), "drafter");
+    parts_choose_among(drafter_types);
 }
 
 const struct drafter_type *drafter_named(const char *name)

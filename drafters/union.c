@@ -16,7 +16,9 @@
 #include "core/memory.h"
 #include "drafters/parts.h"
 
-static const struct part_form form = { .name = "union", .what = "drafter union: of", .adds = TAKES_TREES };
+static const struct part_form form = {
+    .name = "union", .what = "drafter union: of", .adds = TAKES_TREES, .check = parts_check, .makes = parts_make
+};
 
 struct union_options {
     struct settings *of;
