@@ -68,7 +68,7 @@ bool row_insert_columns(struct store *s, const char *table, const struct sql_col
 bool transaction_begin(struct store *s, struct error *err);
 bool transaction_end(struct store *s, bool ok, struct error *err);
 
-const char *store_path(const struct store *s); // path in messages
+const char *store_path(const struct store *s); // path in messages (store/connection.c)
 
 // These read the current row. Columns count from 0.
 int query_columns(const struct query *q);

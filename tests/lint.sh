@@ -51,7 +51,7 @@ while read -r header includer; do
         [ "$file" = "$includer" ] || violation "$file includes <$header>; only $includer does"
     done
 done <<'INCLUDERS'
-sqlite3.h results/store.c
+sqlite3.h results/store/connection.h
 yaml.h experiments/yaml.c
 jansson.h core/json.h
 Random123/philox.h core/philox.h

@@ -2,7 +2,7 @@
 //
 // Input: SQL statements, one per line, executed without constraint checks in the database of an experiment; then lines
 // "!OFFSET BYTE" that change bytes of the file. Or a complete file, if it begins with "SQLite format 3".
-// reader: results/store.c results/store/store_schema.c results/report.c results/report_export.c results/tally.c results/query.c
+// reader: results/store.c results/store/connection.c results/store/store_schema.c results/report.c results/report_export.c results/tally.c results/query.c
 // reader: results/tables/report_table.c results/tables/report_cells.c results/tables/report_against.c results/facts.c results/columns.c
 #include <sqlite3.h>
 #include <stdio.h>
