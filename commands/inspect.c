@@ -14,7 +14,7 @@
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "engine/engine.h"
-#include "commands/inspect.h"
+#include "commands/inspect_checkpoint.h"
 #include "commands/inspect_texts.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
@@ -69,7 +69,7 @@ static void add_shape(struct inspect *in, const char *name)
         JSON("experts_used", c->experts_used), JSON("expert_hidden", c->experts > 0 ? c->expert_hidden : 0),
         JSON("expert_layers", config_mixed_layers(c)), JSON("tied", c->tied), JSON("inflated_from", c->inflated),
         JSON("quantized_from", c->quantized), JSON("norm_eps", c->norm_eps), JSON("rope_theta", c->rope.theta),
-        JSON("rope_scaling", rope_name(c->rope.scaling)), JSON("end_ids", json_new_ids(c->end, (size_t)c->n_end)),
+        JSON("rope_scaling", config_rope_name(c->rope.scaling)), JSON("end_ids", json_new_ids(c->end, (size_t)c->n_end)),
         JSON("bos_id", c->add_bos && c->bos >= 0 ? json_new_int(c->bos) : json_new_null()),
         JSON("tokens", in->tokenizer != NULL ? json_new_int(tokenizer_size(in->tokenizer)) : json_new_null()),
         JSON("no_tokenizer", in->tokenizer == NULL ? in->no_tokenizer.text : NULL),
@@ -236,13 +236,6 @@ static const char *amount(double n, const char *unit, char to[32])
     return to;
 }
 
-const char *rope_name(enum rope_scaling s)
-{
-    static const char *const names[] = { [ROPE_PLAIN] = "plain", [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3",
-                                         [ROPE_YARN] = "yarn",   [ROPE_LONG] = "longrope", [ROPE_TABLE] = "table" };
-    return names[s];
-}
-
 static void print_token(const struct inspect *in, int id)
 {
     size_t n = 0;
@@ -293,7 +286,7 @@ static void print_shape(const struct inspect *in)
     if (c->experts > 0)
         printf("experts     %d of %d for a token, hidden %d, in %d of %d layers\n", c->experts_used, c->experts,
                c->expert_hidden, config_mixed_layers(c), c->layers);
-    printf("rope        theta %g, %s", c->rope.theta, rope_name(c->rope.scaling));
+    printf("rope        theta %g, %s", c->rope.theta, config_rope_name(c->rope.scaling));
     if (c->rope.scaling == ROPE_LINEAR || c->rope.scaling == ROPE_LLAMA3)
         printf(", factor %g", c->rope.factor);
     printf("\nhead        %s\n", c->tied ? "tied to the embedding" : "separate");

@@ -1,6 +1,6 @@
 // inspect_checkpoint.c - what is known of a checkpoint without its numbers: for tools that write it in another form,
 // and of a head beside its target. Size does not matter.
-#include "commands/inspect.h"
+#include "commands/inspect_checkpoint.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,7 +128,7 @@ static struct json *layers_of(const struct layer_set *s, int layers)
 
 static struct json *rope_json(const struct model_config *c, const struct rope *r)
 {
-    return json_object_of(JSON("scaling", rope_name(r->scaling)), JSON("theta", r->theta), JSON("factor", r->factor),
+    return json_object_of(JSON("scaling", config_rope_name(r->scaling)), JSON("theta", r->theta), JSON("factor", r->factor),
                           JSON("low", r->low), JSON("high", r->high), JSON("original", r->original),
                           JSON("untruncated", r->untruncated), JSON("angle_factor", r->angle_factor),
                           JSON("rotated", config_rotated(r, c->head_dim)));

@@ -1,5 +1,5 @@
-// inspect_texts.h - `speclab inspect MODEL [FILE.jsonl]` with --tokenize, --detokenize or --score: what the model makes
-// of given texts, a line of JSON for each.
+// inspect_texts.h - `speclab inspect MODEL [FILE.jsonl]` with --tokenize, --detokenize (inspect_tokens.c) or --score
+// (inspect_scores.c): what the model makes of given texts, a line of JSON for each.
 #pragma once
 #include <stdbool.h>
 

@@ -130,6 +130,10 @@ struct cell { // index into each list of entries
     int sampling, batch, rule, drafter, target;
 };
 
+// What the lists of an experiment make of it (sweep/cell_lists.c).
+int groups(const struct experiment *e); // number of groups, those of a target together, in the order of the targets
+int target_groups(const struct experiment *e);                     // of one target
+struct cell group_cell(const struct experiment *e, int number);    // what its cells share; rule and drafter 0
 bool experiment_has(const struct experiment *e, struct cell cell); // false: `exclude` or `zip` left it out
 int experiment_cells(const struct experiment *e);                  // number of cells
 // Returns the number of cells that the lists make and zip or exclude left out. *listed: the total number, `none`
@@ -181,10 +185,7 @@ struct cell_runner { // a cell with everything that decodes it
     struct recorder *recorder;
 };
 
-int groups(const struct experiment *e); // number of groups, those of a target together, in the order of the targets
-int target_groups(const struct experiment *e);                  // number for one target
-struct cell group_cell(const struct experiment *e, int number); // what its cells share; rule and drafter 0
-int group_cells(const struct experiment *e, int number);        // number of its cells; 0: all are left out
+int group_cells(const struct experiment *e, int number); // number of its cells; 0: all are left out
 // Opens the group's drafters and caches.
 bool group_open(struct group *g, int number, struct loaded_experiment *o, struct error *err);
 void group_close(struct group *g);

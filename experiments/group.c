@@ -15,24 +15,6 @@
 #include "models/model.h"
 #include "verifier/target_cache.h"
 
-int groups(const struct experiment *e)
-{
-    return e->target.n * target_groups(e);
-}
-
-int target_groups(const struct experiment *e)
-{
-    return e->sampling.n * e->batch.n;
-}
-
-struct cell group_cell(const struct experiment *e, int number)
-{
-    const int of_target = number % target_groups(e);
-    return (struct cell){ .sampling = of_target / e->batch.n,
-                          .batch = of_target % e->batch.n,
-                          .target = number / target_groups(e) };
-}
-
 int group_cells(const struct experiment *e, int number)
 {
     struct cell c = group_cell(e, number);

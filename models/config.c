@@ -194,3 +194,10 @@ void config_rope(const struct rope *r, int head_dim, const float *divisors, floa
         inverse_frequency[i] = f;
     }
 }
+
+const char *config_rope_name(enum rope_scaling s)
+{
+    static const char *const names[] = { [ROPE_PLAIN] = "plain", [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3",
+                                         [ROPE_YARN] = "yarn",   [ROPE_LONG] = "longrope", [ROPE_TABLE] = "table" };
+    return names[s];
+}

@@ -134,6 +134,7 @@ double config_products(const struct model_config *c);
 double config_positions_seen(const struct model_config *c, double positions);
 // Returns how many numbers of a head a RoPE rotates.
 int config_rotated(const struct rope *r, int head_dim);
+const char *config_rope_name(enum rope_scaling s); // "llama3"
 // Writes a RoPE's inverse frequencies (rotated / 2), scaled as the checkpoint requires, with the float32 rounding steps
 // of HF transformers. divisors: rope_freqs.weight for ROPE_TABLE, rope_short or rope_long for ROPE_LONG, otherwise
 // NULL.

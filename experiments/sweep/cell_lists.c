@@ -250,6 +250,24 @@ static bool read_lists(struct reading *r)
 
 // ---- the cells that the lists multiply to, numbered: drafters vary fastest, then rules, batches, samplings, targets
 
+int groups(const struct experiment *e)
+{
+    return e->target.n * target_groups(e);
+}
+
+int target_groups(const struct experiment *e)
+{
+    return e->sampling.n * e->batch.n;
+}
+
+struct cell group_cell(const struct experiment *e, int number)
+{
+    const int of_target = number % target_groups(e);
+    return (struct cell){ .sampling = of_target / e->batch.n,
+                          .batch = of_target % e->batch.n,
+                          .target = number / target_groups(e) };
+}
+
 static int product_size(const struct experiment *e)
 {
     return groups(e) * e->rule.n * e->drafter.n;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands/inspect.h"
+#include "commands/inspect_checkpoint.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
