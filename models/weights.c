@@ -294,6 +294,17 @@ static void put_blocks(struct weight *t, const struct fp8_matrix *m)
 
 // ---- tensors by name
 
+// Reports a type of GGUF that is not supported.
+static void fail_type(const struct weight *t, struct error *err)
+{
+    struct text names = { 0 };
+    for (const struct type_facts *f = type_facts; f < type_facts + TYPES; f++)
+        if (f->ggml >= 0)
+            text_printf(&names, "%s%s", names.n > 0 ? ", " : "", f->name);
+    fail(err, "%s: tensor %s: its type, %s (%d), is not one of %s", t->file, t->stored, t->type_name, t->ggml, names.s);
+    free(names.s);
+}
+
 // Reports a missing tensor by its name in the file's format.
 static bool fail_missing(const struct weights *w, const char *name, struct error *err)
 {
@@ -317,10 +328,7 @@ static struct weight *find_fitting(struct weights *w, const char *name, int64_t 
         fail(err, "%s: tensor %s: expected %" PRId64 " rows of %" PRId64 ", found %" PRId64 " of %" PRId64, t->file,
              t->stored, rows, width, t->tensor.rows, t->tensor.width);
     else if (!t->known && t->ggml >= 0)
-        fail(err,
-             "%s: tensor %s: its type, %s (%d), is not one of f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, "
-             "q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4",
-             t->file, t->stored, t->type_name, t->ggml);
+        fail_type(t, err);
     else if (!t->known)
         fail(err, "%s: tensor %s: expected F32, F16 or BF16, found %s", t->file, t->stored, t->type_name);
     else if (!t->fp8 || find_fp8(w, t, fp8, err))
