@@ -9,19 +9,19 @@ struct experiment;
 struct store;
 
 // The program: a command in argv[1] and its words, NULL behind them. Returns the exit status. Once in a process.
-int speclab_main(int argc, char **argv);
+int speclab_main(int argc, char **argv); // main.c
 
-int command_run(int argc, char **argv);    // run_command.c
-int command_report(int argc, char **argv); // report.c
-int command_replay(int argc, char **argv); // replay_command.c
-int command_generate(int argc, char **argv);
-int command_features(int argc, char **argv);
-int command_inspect(int argc, char **argv);
-int command_bench(int argc, char **argv);
-int command_list(int argc, char **argv);
-int command_exact(int argc, char **argv);
-int command_heads(int argc, char **argv);
-int command_schema(int argc, char **argv);
+int command_run(int argc, char **argv);      // run_command.c
+int command_report(int argc, char **argv);   // report.c
+int command_replay(int argc, char **argv);   // replay_command.c
+int command_generate(int argc, char **argv); // generate.c
+int command_features(int argc, char **argv); // features/features.c
+int command_inspect(int argc, char **argv);  // inspect.c
+int command_bench(int argc, char **argv);    // bench/bench_command.c
+int command_list(int argc, char **argv);     // list_command.c
+int command_exact(int argc, char **argv);    // exact/exact_command.c
+int command_heads(int argc, char **argv);    // heads.c
+int command_schema(int argc, char **argv);   // schema.c
 
 // Prints cells, memory and estimated time without running anything (dry_run.c). s: for times and stored results; NULL:
 // none.

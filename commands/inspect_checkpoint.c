@@ -128,10 +128,10 @@ static struct json *layers_of(const struct layer_set *s, int layers)
 
 static struct json *rope_json(const struct model_config *c, const struct rope *r)
 {
-    return json_object_of(JSON("scaling", config_rope_name(r->scaling)), JSON("theta", r->theta), JSON("factor", r->factor),
-                          JSON("low", r->low), JSON("high", r->high), JSON("original", r->original),
-                          JSON("untruncated", r->untruncated), JSON("angle_factor", r->angle_factor),
-                          JSON("rotated", config_rotated(r, c->head_dim)));
+    return json_object_of(JSON("scaling", config_rope_name(r->scaling)), JSON("theta", r->theta),
+                          JSON("factor", r->factor), JSON("low", r->low), JSON("high", r->high),
+                          JSON("original", r->original), JSON("untruncated", r->untruncated),
+                          JSON("angle_factor", r->angle_factor), JSON("rotated", config_rotated(r, c->head_dim)));
 }
 
 // Divisors of rope's frequencies: GGUF's form of Llama 3's scaling, and LongRoPE's two tables.

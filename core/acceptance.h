@@ -23,7 +23,7 @@ GRID_FUNCTION double grid_excess(double p, double q)
     return p > q ? p - q : 0;
 }
 
-// ---- uniforms from the 53 bits of grid_bits53
+// ---- uniforms from the 53 bits of philox_bits53
 
 GRID_FUNCTION double uniform_of_bits(double bits)
 {

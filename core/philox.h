@@ -1,5 +1,5 @@
-// philox.h - Philox4x32-10 (Salmon et al. 2011) from Random123, with the same code on a CPU and on a GPU. sampling/rng.h
-// has the fields of key and counter.
+// philox.h - Philox4x32-10 (Salmon et al. 2011) from Random123, with the same code on a CPU and on a GPU.
+// sampling/rng.h has the fields of key and counter.
 #pragma once
 #include <stdint.h>
 

@@ -50,7 +50,7 @@ bool prompts_read_answered(const char *path, struct prompts *to, struct error *e
 bool prompt_of_line(const struct json *line, const char *path, int n, int number, bool *opening, struct prompt *to,
                     struct error *err);
 void prompt_free(struct prompt *p);
-// Puts the prompts in a random order in which every category is spread evenly. Their numbers stay.
+// Puts the prompts in a random order in which every category is spread evenly. Their numbers stay (prompt_order.c).
 void prompts_shuffle(struct prompts *p, uint64_t seed);
 void prompts_free(struct prompts *p);
 

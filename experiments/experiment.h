@@ -31,6 +31,6 @@ void experiment_free(struct experiment *e);
 // are in the database and the function fails with "interrupted". NULL: not interruptible.
 bool experiment_run(const struct experiment *e, struct store *s, FILE *progress, const volatile int *stop,
                     struct error *err);
-// Runs the cells of one target that is open, and leaves it open.
+// Runs the cells of one target that is open, and leaves it open. (runner.c has both.)
 bool experiment_run_loaded(struct loaded_experiment *o, struct store *s, FILE *progress, const volatile int *stop,
                            struct error *err);

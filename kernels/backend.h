@@ -279,13 +279,13 @@ bool float_rows(struct backend *b, struct tensor w, int64_t first, int64_t n, fl
 // on failure.
 float *rows_read(struct backend *b, struct tensor rows, float **copy, struct error *err);
 
-struct backend *backend_cpu(int threads, struct error *err); // threads 0: one for each processor this process may use
+struct backend *backend_cpu(int threads, struct error *err); // cpu/cpu.c; threads 0: one for each processor it may use
 // Creates a CPU backend with one instruction set, for tests and benchmarks: "plain", "avx2", "neon", ..; NULL: the best
 // supported.
 struct backend *backend_cpu_with(int threads, const char *isa, struct error *err);
 // Creates a CPU backend on the threads of the CPU backend `beside`: two pools would compete for the processors, since
 // idle threads poll. Only one of the two backends may work at a time.
 struct backend *backend_cpu_beside(struct backend *beside, const char *isa, struct error *err);
-struct backend *backend_cuda(int device, struct error *err); // fails in builds without CUDA
+struct backend *backend_cuda(int device, struct error *err); // cuda/cuda.cu; nocuda.c fails in builds without CUDA
 // Creates a CUDA backend with cuBLAS's products, for weights in floats only: it is for comparison, and has `varies`.
 struct backend *backend_cublas(int device, struct error *err);

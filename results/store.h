@@ -155,7 +155,7 @@ bool store_read_only(const struct store *s);
 bool store_lock(struct store *s, const char *experiment, struct error *err);
 
 // Finds or creates the cell's row in its experiment. An existing row must have the same settings (a hash collision is
-// an error), weights and prompts. Machine and revision are checked by store_environment.
+// an error), weights and prompts. Machine and revision are checked by store_environment. (facts.c)
 bool store_run(struct store *s, const struct run_row *r, int64_t *id, struct error *err);
 bool store_new_pair(struct store *s, const char *experiment, int64_t *pair, struct error *err);
 // Checks the environment before anything of the run is decoded. Fails, unless `mix`, if the run has texts of another

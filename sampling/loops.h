@@ -70,4 +70,4 @@ struct loops {        // all loops for one instruction set
 
 extern const struct loops *const all_loops[]; // fastest first; ends with NULL
 bool loops_supported(const struct loops *l);  // returns whether this processor supports them
-const struct loops *loops(void);              // the fastest that this processor supports
+const struct loops *loops(void);              // the fastest that this processor supports (choose.c)

@@ -63,8 +63,8 @@ void sampling_free(struct sampling *s);
 // Checks options against the vocabulary: a token id outside it is an error. used_vocab: as in sampling_row.
 bool sampling_check(const struct sampling *s, int used_vocab, struct error *err);
 // Other code asks about this stage: temperature 0 is greedy decoding.
-extern const struct stage temperature_stage;
-struct temperature_options { // sampling_is_greedy reads it
+extern const struct stage temperature_stage; // stages.c
+struct temperature_options {                 // sampling_is_greedy reads it
     double temperature;
 };
 // Returns the stages of s with this temperature in place of its own. It borrows them from s and t, so nothing is freed.

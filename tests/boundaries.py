@@ -17,6 +17,12 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# Circles that are left: a pattern for the names of all their files. An unused row is a violation.
+ALLOWED = [
+    r"kernels/cuda/.*",
+    r"commands/generate(_prompts)?\.c",
+    r"experiments/(experiment|sweep/cell_lists)\.c",
+]
 FOLDERS = "core sampling kernels models drafters verifier results engine experiments commands".split()
 SOURCE = re.compile(r"(?:^|/)((?:%s)/.*\.(?:c|cu))\.o$" % "|".join(FOLDERS))
 
@@ -109,7 +115,7 @@ def declared(text):
     text = re.sub(r"//.*|/\*.*?\*/|^#(?:.*\\\n)*.*|extern \"C\" \{", "", text, flags=re.M)
     while (less := re.sub(r"\{[^{}]*\}|\([^()]*\)", " ", text)) != text:
         text = less
-    return set(re.findall(r"\w+", text))
+    return set(re.findall(r"\w+", re.sub(r"\b(?:struct|enum|union) \w+", "", text)))
 
 
 def misplaced(files, symbols):
@@ -154,7 +160,13 @@ def main():
     symbols = symbols_of(objects)
     calls = calls_of(symbols)
     violations = list(misplaced(files, symbols))
-    for circle in circles(calls):
+    found = circles(calls)
+    for pattern in ALLOWED:
+        allowed = [c for c in found if all(re.fullmatch(pattern, s) for s in c)]
+        found = [c for c in found if c not in allowed]
+        if not allowed and any(re.fullmatch(pattern, s) for s in objects):
+            violations.append(f"tests/boundaries.py: ALLOWED: no circle matches {pattern}; remove the row")
+    for circle in found:
         steps = [f"{a} uses {', '.join(sorted(calls[a][b])[:3])} of {b}" for a, b in zip(circle, circle[1:] + circle[:1])]
         violations.append("a circle of calls: " + "; ".join(steps))
     print("\n".join(violations), end="\n" if violations else "")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks what readers rely on and no compiler checks: formatting, one includer of each dependency, which folder may include which
-# (docs/architecture.md), and the sizes of files and folders. Prints every violation; exit status 1 if there is any.
+# (docs/architecture.md), which files call each other, and the sizes of files and folders. Prints every violation; exit status 1 if there is any.
 #
 #   tests/lint.sh          these checks
 #   tests/lint.sh words    words that are not used in this project (tests/retired_words.txt), in names, comments, strings and docs
@@ -99,6 +99,9 @@ done < <(files | sed -n 's|/[^/]*$||p' | sort | uniq -c)
 while read -r n file; do
     [ "$n" -le 600 ] || [ "$file" = total ] || violation "$file has $n lines, at most 600 are allowed: split it by subject"
 done < <(files -z -- ':!*.json' ':!*.jsonl' ':!*.model' ':!*.safetensors' ':!tests/cases/*.txt' ':!experiments/data' ':!CHANGELOG.md' ':!docs/notes' | xargs -0 wc -l)
+
+# Files are boundaries: no circles of calls, and declarations with their definitions. Needs a build; says so where there is none.
+tests/boundaries.py || [ $? = 77 ] || bad=1
 
 # Random numbers come from sampling/rng.h only.
 grep -nE '\b(rand|random|drand48|srand)\(' -r --include='*.[ch]' ${folders%% results*} && violation "random numbers come from sampling/rng.h only"

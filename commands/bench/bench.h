@@ -98,7 +98,7 @@ struct bench { // start with { 0 }
 // Opens models, and limits the plan to the model's context.
 bool bench_open(struct bench *b, const struct bench_plan *plan, struct error *err);
 bool bench_run(struct bench *b, struct error *err);
-void bench_close(struct bench *b);
+void bench_close(struct bench *b); // bench_open.c has both
 
 // Over the rounds that count in this placement.
 struct spread bench_ns(const struct bench *b, const struct measurement *m, enum placement p);

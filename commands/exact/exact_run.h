@@ -30,7 +30,7 @@ bool exact_run(const struct experiment *e, struct store *s, const struct exact_p
 // Checks that a pass over a draft gives bitwise the logits of decoding one token at a time, in every cell except those
 // of `none`. For each text a second KV cache of the target receives the same tokens one at a time (the prompt in the
 // same chunks); each row of logits along the text is compared bitwise with that of the verification pass. *worst: over
-// all cells.
+// all cells. (bits_run.c, with bits_store)
 bool bits_run(const struct experiment *e, struct store *s, const struct exact_plan *plan, enum agreement *worst,
               struct error *err);
 

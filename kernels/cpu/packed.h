@@ -1,4 +1,4 @@
-// packed.h - layout of a weight for the CPU's matmul: panels of sixteen rows, one row per lane.
+// packed.h - layout of a weight for the CPU (pack.c): panels of sixteen rows, one row per lane.
 //
 // A panel stores its rows' numbers k by k, so that one vector load reads the same k of sixteen outputs, sums never
 // cross lanes, and memory is read in one stream. Packing is lossless: a number unpacks to exactly the value that its

@@ -53,7 +53,7 @@ bool pretokenizer_add(struct pretokenizer *p, struct stage stage, struct error *
 bool pretokenizer_split(struct pretokenizer *p, const char *pattern, size_t n, enum keep keep, struct error *err);
 void pretokenizer_letters(struct pretokenizer *p); // stages that follow the last one see byte letters
 // Appends all stages of a family under its name in GGUF's `tokenizer.ggml.pre`. *ignore_merges: whether pieces that are
-// tokens are taken without merging.
+// tokens are taken without merging. (pretokenize_families.c)
 bool pretokenizer_family(struct pretokenizer *p, const char *name, size_t n, bool *ignore_merges, struct error *err);
 // Returns the family with this behaviour: optionally single digits first, then a pattern (NULL: GPT-2's). Returns NULL
 // if there is none.

@@ -31,7 +31,7 @@ struct verification {
     const char *failed;        // NULL, or why a plugin's rule could not decide: what it emitted is of no use then
 };
 
-struct verification verification_create(int nodes, int vocab); // owns its arrays
+struct verification verification_create(int nodes, int vocab); // owns its arrays (verification.c)
 void verification_destroy(struct verification *v);
 void verification_clear(struct verification *v, int nodes); // no tokens and no trials, for a draft of `nodes` nodes
 void verification_add(struct verification *v, int node, int32_t token); // appends `token`, which follows `node`
