@@ -161,7 +161,7 @@ static void add_needs(const struct speclab_target *t, const struct speclab_decod
 static bool add_group(struct plan *p, int number, struct error *err)
 {
     struct group g;
-    if (!group_open(&g, number, &p->opened, err))
+    if (!group_open(&g, number, &p->opened, err) || !group_is_whole(&g, err))
         return false;
     struct need need[MAX_NEEDS];
     int needs = 0;

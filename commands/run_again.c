@@ -120,7 +120,7 @@ static bool find_changes(struct again_run *r, struct loaded_experiment *o, struc
 {
     struct group g;
     bool ok = true;
-    if (!group_open(&g, 0, o, err)) {
+    if (!group_open(&g, 0, o, err) || !group_is_whole(&g, err)) {
         if (*r->drafter_hash == '\0')
             return false;
         text_printf(&r->changes, "changed    weights or configuration of the drafter: was %s, cannot be opened: %s\n",

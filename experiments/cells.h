@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include "core/digest.h"
+#include "core/memory.h"
 #include "engine/engine.h"
 #include "engine/prompts.h"
 #include "experiments/sweep/division.h"
@@ -170,6 +171,8 @@ struct group {                   // initialize with { 0 }
     struct cell_runner *cell_runner; // (n)
     struct target_cache *cache;      // one for all cells, used by one at a time; NULL: each has its own
     size_t cache_bytes;              // bytes of the cache and of the states of prompts
+    int failed;                      // number of cells that a plugin's error left out
+    struct text failures;            // their sentences, a line each
 };
 
 struct cell_runner { // a cell with everything that decodes it
@@ -186,6 +189,8 @@ struct cell_runner { // a cell with everything that decodes it
 };
 
 int group_cells(const struct experiment *e, int number); // number of its cells; 0: all are left out
-// Opens the group's drafters and caches.
+// Opens the group's drafters and caches. A cell whose plugin fails is left out (g->failed).
 bool group_open(struct group *g, int number, struct loaded_experiment *o, struct error *err);
+// Fails, and closes the group, if a plugin's error left out a cell.
+bool group_is_whole(struct group *g, struct error *err);
 void group_close(struct group *g);

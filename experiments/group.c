@@ -46,6 +46,8 @@ struct speclab_request cell_request(const struct experiment *e, int64_t sequence
 static bool refuse_cell(const struct experiment *e, struct cell cell, const struct error *why, struct error *err)
 {
     const struct settings *given = e->drafter.entry[cell.drafter].given;
+    if (error_is_plugin(why)) // it names a place in the plugin
+        return fail_plugin(err, "%s", why->text);
     return given != NULL ? settings_fail(err, given, "%s", why->text) : fail(err, "%s", why->text);
 }
 
@@ -224,6 +226,28 @@ static bool is_new(const struct group *g, const struct cell_runner *c, const str
     return true;
 }
 
+static void close_cell(struct cell_runner *c)
+{
+    speclab_decoder_destroy(c->decoder);
+    recorder_destroy(c->recorder);
+    identity_free(&c->identity);
+    free(c->environment_stored);
+    *c = (struct cell_runner){ 0 };
+}
+
+// A cell whose plugin fails at once is left out, the last one of the group. Returns false for any other error.
+static bool leave_out(struct group *g, const struct experiment *e, const struct error *why)
+{
+    struct cell_runner *c = &g->cell_runner[g->n - 1];
+    if (!error_is_plugin(why))
+        return false;
+    text_printf(&g->failures, "%s: %s; the cell is left out\n", e->drafter.entry[c->cell.drafter].shown, why->text);
+    close_cell(c);
+    g->n--;
+    g->failed++;
+    return true;
+}
+
 static bool open_cells(struct group *g, struct loaded_experiment *o, struct error *err)
 {
     const struct experiment *e = o->e;
@@ -236,7 +260,10 @@ static bool open_cells(struct group *g, struct loaded_experiment *o, struct erro
             struct cell_runner *c = &g->cell_runner[g->n++];
             c->cell = cell;
             c->none = experiment_is_none(e, d);
-            if (!open_cell_drafter(c, o, err) || !is_new(g, c, e, err))
+            if (!open_cell_drafter(c, o, err)) {
+                if (!leave_out(g, e, err))
+                    return false;
+            } else if (!is_new(g, c, e, err))
                 return false;
         }
     if (experiment_batch(e, g->batch) == 1 ? !open_shared_cache(g, o, err) : !check_memory(g, o, err))
@@ -259,14 +286,19 @@ bool group_open(struct group *g, int number, struct loaded_experiment *o, struct
 
 void group_close(struct group *g)
 {
-    for (int i = 0; i < g->n; i++) {
-        struct cell_runner *c = &g->cell_runner[i];
-        speclab_decoder_destroy(c->decoder);
-        recorder_destroy(c->recorder);
-        identity_free(&c->identity);
-        free(c->environment_stored);
-    }
+    for (int i = 0; i < g->n; i++)
+        close_cell(&g->cell_runner[i]);
     target_cache_destroy(g->cache);
     free(g->cell_runner);
+    free(g->failures.s);
     *g = (struct group){ 0 };
+}
+
+bool group_is_whole(struct group *g, struct error *err)
+{
+    if (g->failed == 0)
+        return true;
+    fail(err, "%.*s", (int)strcspn(g->failures.s, "\n"), g->failures.s);
+    group_close(g);
+    return false;
 }

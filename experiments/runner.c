@@ -133,6 +133,9 @@ static bool run_group(struct runner *r, int number, struct error *err)
     struct group g;
     if (!group_open(&g, number, r->loaded, err))
         return false;
+    r->failed += g.failed;
+    for (char *rest = g.failures.s, *line; g.failed > 0 && (line = strsep(&rest, "\n")) != NULL && *line != '\0';)
+        progress_line(&r->progress, "%s", line);
     int64_t before = r->progress.ran, seen = r->progress.seen;
     bool ok = true;
     r->part = (struct shard_row){ r->e->shard.index, r->e->shard.of, r->division.work[number].hash,

@@ -347,6 +347,15 @@ def test_an_exception_ends_its_cell_and_keeps_all_finished_texts(experiment):
     assert texts(experiment / "r.db") == {"none": 8, "ngram": 4, "repeat": 8, "fails": 6}
 
 
+def test_a_cell_whose_drafter_cannot_be_made_is_left_out(experiment):
+    made = "    def __init__(self):\n        open('missing')\n    def propose"
+    (experiment / "idea.py").write_text(REPEAT + FAILS.replace("    def propose", made))
+    done = call("run", "e.yaml", "--plugin", "idea.py", "--db", "r.db", cwd=experiment)
+    said = r"^fails: idea.py:\d+: FileNotFoundError: .* \(drafter fails, opened\); the cell is left out$"
+    assert done.status == 1 and re.search(said, done.err, re.M), done.err
+    assert texts(experiment / "r.db") == {"none": 4, "ngram": 4, "repeat": 4}
+
+
 def test_only_cells_of_plugins_have_their_source_in_the_hash(experiment):
     (experiment / "idea.py").write_text(REPEAT + FAILS.replace("> 60", "> 600"))
     for name in ("a.db", "b.db"):
