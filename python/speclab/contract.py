@@ -140,7 +140,8 @@ class Driven:
         if one.shape != (self.setting.vocab,):
             raise Wrong(f"{self.drafts}: expected logits of a shape ({self.setting.vocab},), found {one.shape}", getattr(self.kind, self.drafts))
         if np.isnan(one).any():
-            raise Wrong(f"{self.drafts}: expected logits, found nan for token {int(np.flatnonzero(np.isnan(one))[0])}", getattr(self.kind, self.drafts))
+            token = int(np.flatnonzero(np.isnan(one))[0])
+            raise Wrong(f"{self.drafts}: expected logits, found nan for token {token}", getattr(self.kind, self.drafts))
         return one
 
 

@@ -33,7 +33,8 @@ _ODD = r"""SELECT type, name FROM sqlite_schema WHERE lower(name) IN ({}) AND (t
     OR lower(name) IN ('json_each', 'json_tree') OR lower(name) LIKE 'pragma\_%' ESCAPE '\' LIMIT 1"""
 # Names are sorted, compared and laid out, so a long one keeps a report busy. Values that are not names may have the
 # size of their file, or of a text.
-_LENGTHS = """SELECT name, iif(name IN ('settings', 'file', 'sampling', 'drafter', 'drafter_options', 'rule'), 16 << 20, 1 << 20) FROM pragma_table_info(?)
+_LENGTHS = """SELECT name, iif(name IN ('settings', 'file', 'sampling', 'drafter', 'drafter_options', 'rule'),
+ 16 << 20, 1 << 20) FROM pragma_table_info(?)
     WHERE type NOT IN ('INTEGER', 'INT', 'REAL') AND name NOT IN ('tokens', 'text', 'parents', 'proposals', 'out', 'rows', 'sums')"""
 _STRANGE = """SELECT t.name, iif(c.hidden <> 0, 'the computed ', '') || '"' || c.name || '"' FROM sqlite_schema AS t
     JOIN pragma_table_xinfo(t.name) AS c WHERE t.type = 'table' AND lower(t.name) IN ({})

@@ -107,7 +107,8 @@ def _one(db, sql: str, values: tuple, fault: str) -> dict:
 def of_database(results, run: int, prompt: int, turn: int = 0, repeat: int = 0) -> Trace:
     """Returns the trace of a stored text. results: speclab.Results. Raises Fault or Misuse."""
     path = results.path
-    known = _one(results, "SELECT *, coalesce(iif(json_valid(settings), settings ->> '$.cells.rule.kind', NULL), rule) AS rule_kind FROM run WHERE id = ?", (run,), f"{path}: there is no run {run} in it")
+    cell = "SELECT *, coalesce(iif(json_valid(settings), settings ->> '$.cells.rule.kind', NULL), rule) AS rule_kind FROM run WHERE id = ?"
+    known = _one(results, cell, (run,), f"{path}: there is no run {run} in it")
     where = "run = ? AND prompt = ? AND turn = ? AND repeat = ?"
     text = _one(results, f"SELECT * FROM sequence WHERE {where} ORDER BY pair LIMIT 1", (run, prompt, turn, repeat),
                 f"{path}: run {run} has no text of prompt {prompt}, turn {turn}, repeat {repeat}")  # fmt: skip

@@ -179,7 +179,8 @@ def test_a_draft_of_the_text_alone_is_the_same_in_every_history(name, kinds):
     assert contract.depends_on_more(made(kinds, name)) is None
 
 
-@pytest.mark.parametrize("name, says", [("Far", "expected a token from 0 to 35, found 36"), ("Heavy", "expected probabilities whose sum is 1, found a sum of 40")])
+@pytest.mark.parametrize("name, says", [("Far", "expected a token from 0 to 35, found 36"),
+                                        ("Heavy", "expected probabilities whose sum is 1, found a sum of 40")])  # fmt: skip
 def test_a_wrong_draft_is_named(name, says, kinds):
     with pytest.raises(contract.Wrong, match=says):
         contract.truthful(made(kinds, name))
@@ -199,9 +200,10 @@ def test_options_are_checked(given, says):
 def test_check_drafter_says_in_words_what_is_wrong(tiny, tmp_path):
     (tmp_path / "idea.py").write_text(DRAFTERS)
     done = call("check-drafter", "idea.py", "best", "--target", tiny, cwd=tmp_path)
-    assert done.status == 1 and "WRONG  declares truthfully: 1000 tokens were not drawn from the q" in done.out and "greedy text: equals none's" in done.out
+    assert done.status == 1 and "WRONG  declares truthfully: 1000 tokens were not drawn from the q" in done.out
+    assert "greedy text: equals none's" in done.out
     done = call("check-drafter", "idea.py", "keeps", "--target", tiny, cwd=tmp_path)
-    assert done.status == 1 and "WRONG  depends on the text alone: a draft differs when another text was in its slot before: node 1 is token" in done.out
+    assert done.status == 1 and "WRONG  depends on the text alone: a draft differs when another text was in its slot before: node 1" in done.out
     done = call("check-drafter", "idea.py", "network", "--target", tiny, cwd=tmp_path)
     assert done.status == 0 and "q is true by construction" in done.out and "WRONG" not in done.out
     done = call("check-drafter", "idea.py", "says", "--target", tiny, cwd=tmp_path)

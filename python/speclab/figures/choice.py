@@ -74,7 +74,8 @@ CHOICES = {
     "paired": Choice(_PAIRS),
     "categories": Choice(lambda r: _PAIRS(r) and bool(r.by_category)),
     "lengths": Choice(  # chains that differ in `tokens` alone, without drafters that combine several
-        lambda r: _DRAFTS(r) and not r.trees and "nodes" not in r.named.options and "{kind" not in str(r.named), ("tokens",), enough=lambda s: len(s) > 1),
+        lambda r: _DRAFTS(r) and not r.trees and "nodes" not in r.named.options and "{kind" not in str(r.named), ("tokens",),
+        enough=lambda s: len(s) > 1),
     # A drafter's chains, fixed trees or best-first trees.
     "trees": Choice(_DRAFTS, ("tokens", "nodes", "widths", "tree", "pick"), "drafter"),
     "batches": Choice(_PAIRS, (), "batches", _IN_BATCHES),

@@ -62,15 +62,19 @@ def _contract(r: Report, kind: type[plugins.Drafter], given: dict[str, str], set
         else:
             t = contract.truthful(make)
             if t.smallest < contract.ALPHA:
-                r.line(False, "declares truthfully", f"{t.drawn} tokens were not drawn from the q that add reported (p-value {t.smallest:.1g}): {t.what}")
+                how = f"{t.drawn} tokens were not drawn from the q that add reported (p-value {t.smallest:.1g}): {t.what}"
+                r.line(False, "declares truthfully", how)
             elif t.drawn:
                 r.line(True, "declares truthfully", f"{t.drawn} tokens agree with the q that add reported (p-value {t.smallest:.2g})")
             else:
                 r.line(True, "declares truthfully", "no token was drawn by the drafter itself: draft.sample draws from q, other tokens have none")
         if kind.remembers != "text":
-            r.line(None, "depends on the text alone", f'it says that it does not (remembers = "{kind.remembers}"), so texts can differ from run to run')
+            how = f'it says that it does not (remembers = "{kind.remembers}"), so texts can differ from run to run'
+            r.line(None, "depends on the text alone", how)
         else:
-            kept = {h: f for h, f in contract.HISTORIES.items() if not (kind.uses_prompt_length and f is contract.HISTORIES["its drafts before were rejected"])}
+            kept = dict(contract.HISTORIES)
+            if kind.uses_prompt_length:
+                del kept["its drafts before were rejected"]  # its prompt is shorter
             d = contract.depends_on_more(make, kept)
             how = f"{contract.TEXTS - 1} texts in {len(kept)} histories" if d is None else f"a draft differs when {d.history}: {d.difference}"
             r.line(d is None, "depends on the text alone", how)
