@@ -132,8 +132,8 @@ struct cell { // index into each list of entries
 };
 
 // What the lists of an experiment make of it (sweep/cell_lists.c).
-int groups(const struct experiment *e); // number of groups, those of a target together, in the order of the targets
-int target_groups(const struct experiment *e);                     // of one target
+int groups(const struct experiment *e); // number of groups: those of a target together, in the order of the targets
+int target_groups(const struct experiment *e);                     // number of groups of one target
 struct cell group_cell(const struct experiment *e, int number);    // what its cells share; rule and drafter 0
 bool experiment_has(const struct experiment *e, struct cell cell); // false: `exclude` or `zip` left it out
 int experiment_cells(const struct experiment *e);                  // number of cells

@@ -219,7 +219,7 @@ def _plain_math(text: str) -> str:
 
 
 def math_500(answer: str, text: str) -> bool:
-    r"""Returns whether the text's last \boxed{..} is the answer, up to spelling: spaces, \left, \dfrac, units, 1,000."""
+    r"""Returns whether the text's last \boxed{..} is the answer, up to spelling: spaces, \left, \dfrac, units."""
     boxed = _boxed(text)
     return boxed is not None and _plain_math(boxed) == _plain_math(_boxed(answer) or answer)
 
