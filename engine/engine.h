@@ -58,7 +58,7 @@ struct speclab_target {
 
 // value: 0 or from 1 to max; why: what sets the maximum, for the message.
 bool option_in_range(const char *what, int value, int max, const char *why, struct error *err);
-bool target_needs_text(const struct speclab_target *t, struct error *err); // fails without a tokenizer
+bool target_needs_text(const struct speclab_target *t, struct error *err); // fails without a tokenizer (stop_strings.c)
 // Selects another chat template: chat_choose with the checkpoint's own template and tokens.
 bool target_set_chat(struct speclab_target *t, struct chat_request r, struct error *err);
 // Appends the ids of n messages, ready for the answer. The tokenizer's BOS comes first unless a template writes its own.

@@ -1,5 +1,6 @@
 // foreign.h - drafters (foreign_drafters.c) and rules (foreign_rules.c) in another language: flat structs of functions,
-// which become a struct drafter_type and a struct rule. python/speclab/door.py mirrors these structs; FOREIGN_VERSION changes with them.
+// which become a struct drafter_type and a struct rule. python/speclab/door.py mirrors these structs; FOREIGN_VERSION
+// changes with them.
 //
 // A function of the plugin returns 0 if it failed, and has then left a sentence in report.why. Memory that is passed to
 // it is borrowed for the call. Everything that a plugin does wrong (a token out of range, a row that is no

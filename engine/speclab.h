@@ -29,7 +29,7 @@ struct speclab_error {
 };
 #endif
 
-// ---- target
+// ---- target (target.c; texts of tokens: stop_strings.c)
 
 struct speclab_target; // a model on a device, with its tokenizer
 
@@ -81,7 +81,7 @@ bool speclab_encode_chat(const struct speclab_target *t, const struct speclab_me
 // tokenizer that is supported.
 char *speclab_text(const struct speclab_target *t, const int32_t *token, size_t n, size_t *bytes);
 
-// ---- decoder
+// ---- decoder (decoder.c; the loop: decode.c)
 
 struct speclab_decoder; // a drafter, a rule and a sampling on a target, and the sequences being decoded
 

@@ -193,7 +193,7 @@ command_runs() {                 # command_runs PLACE COMMAND KIND
         [ -z "${seen[$run]:-}" ] || return 0
         seen[$run]=1
     elif [ "$3" = inline ] && [ ${#words[@]} = 2 ]; then
-        words_of | grep -qx "${words[1]}" && run="speclab ${words[1]} --help"
+        words_of | grep -qx -- "${words[1]}" && run="speclab ${words[1]} --help"
     fi
     fails "$place" "$run" "$status"
 }
