@@ -93,7 +93,7 @@ int experiment_baseline_rule(const struct experiment *e, int rule);
 int experiment_turns(const struct experiment *e); // number of turns in all prompts
 
 // Reads a target, which has a value for each of its keys in the entry's settings.
-bool target_entry_read(const struct experiment *e, const struct settings *given, struct entry *to, struct error *err);
+bool target_entry_read(const struct settings *given, struct entry *to, struct error *err);
 void target_entry_free(struct entry *e);
 
 // Canonical settings as reports show them. settings: entry_settings (core/options.h). table: the plugin's options.

@@ -110,7 +110,7 @@ static bool read_file(struct experiment *e, struct error *err)
 
 // ---- the file's parts
 
-bool target_entry_read(const struct experiment *e, const struct settings *given, struct entry *to, struct error *err)
+bool target_entry_read(const struct settings *given, struct entry *to, struct error *err)
 {
     static const char *const keys[] = { "model", "device", "activations", "cache", NULL };
     struct chosen_target *t = &to->target;
@@ -119,10 +119,6 @@ bool target_entry_read(const struct experiment *e, const struct settings *given,
         return false;
     if (!device_name_check(t->device, "device", &why))
         return settings_fail(err, settings_get(given, "device"), "%s", why.text);
-    char *path = model_path(t->model, e->folder, &why);
-    free(path);
-    if (path == NULL)
-        return settings_fail(err, settings_get(given, "model"), "model: %s", why.text);
     struct text shown = { 0 };
     text_puts(&shown, t->model);
     to->settings = settings_map();
@@ -283,10 +279,24 @@ static char *folder_of(const char *path)
     return slash == NULL ? xstrdup(".") : xstrndup(path, slash == path ? 1 : (size_t)(slash - path));
 }
 
+// Looks for the targets' files last, so that a file without models is checked as far as possible.
+static bool find_targets(const struct experiment *e, struct error *err)
+{
+    struct error why;
+    for (int i = 0; i < e->target.n; i++) {
+        const struct entry *t = &e->target.entry[i];
+        char *path = model_path(t->target.model, e->folder, &why);
+        free(path);
+        if (path == NULL)
+            return settings_fail(err, settings_get(t->given, "model"), "model: %s", why.text);
+    }
+    return true;
+}
+
 static struct experiment *read_or_free(struct experiment *e, struct error *err)
 {
     if (e->file != NULL && read_file(e, err) && read_limits(e, err) && read_record(e, err) && cell_lists_read(e, err) &&
-        read_prompts(e, err))
+        find_targets(e, err) && read_prompts(e, err))
         return e;
     experiment_free(e);
     return NULL;

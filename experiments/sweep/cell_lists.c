@@ -85,8 +85,9 @@ static bool read_drafter(const struct settings *given, struct entry *to, struct 
     return true;
 }
 
-static bool (*const read_entry[TARGET])(const struct settings *given, struct entry *to,
-                                        struct error *err) = { read_sampling, read_batch, read_rule, read_drafter };
+static bool (*const read_entry[AXES])(const struct settings *given, struct entry *to,
+                                      struct error *err) = { read_sampling, read_batch, read_rule, read_drafter,
+                                                             target_entry_read };
 
 static void free_entry(struct entry *e)
 {
@@ -110,8 +111,7 @@ static bool find_entry(struct reading *r, int axis, struct settings *given, int 
 {
     struct entries *to = &r->e->axis[axis];
     struct entry new = { .given = given };
-    if ((axis == DRAFTER && !drafter_length(given, r->err)) ||
-        !(axis == TARGET ? target_entry_read(r->e, given, &new, r->err) : read_entry[axis](given, &new, r->err))) {
+    if ((axis == DRAFTER && !drafter_length(given, r->err)) || !read_entry[axis](given, &new, r->err)) {
         target_entry_free(&new);
         return false;
     }

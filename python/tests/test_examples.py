@@ -1,6 +1,8 @@
 """The plugins in examples/, and `check-drafter`: what it says of drafters that keep the contract and of those that do not."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -36,7 +38,8 @@ def test_the_lossy_rule_is_enumerated(tiny):
 
 
 def test_the_example_of_a_gru(tiny):
-    pytest.importorskip("torch")
+    if subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode != 0:
+        pytest.skip("there is no torch")
     assert generated(tiny, "--plugin", "examples/gru.py", "--drafter", "gru:tokens=3")["new_ids"] == generated(tiny)["new_ids"]
 
 

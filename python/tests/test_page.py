@@ -160,8 +160,8 @@ def named(drafter):
 
 
 def test_names_without_options_and_with_what_differs_alone():
-    names = {"ngram(tokens=4)": "ngram", "ngram(shortest=2, tokens=4)": "ngram(shortest=2)", "s(tokens_of=4)": "s(tokens_of=4)"}
-    for drafter, expected in names.items():
+    expectations = {"ngram(tokens=4)": "ngram", "ngram(shortest=2, tokens=4)": "ngram(shortest=2)", "s(tokens_of=4)": "s(tokens_of=4)"}
+    for drafter, expected in expectations.items():
         assert str(names.without(named(drafter), ["tokens"])) == expected
     drafters = ["eagle3(weights=/a/b/head, tokens=2)", "eagle3(weights=/a/b/head, tokens=3)", "ngram(tokens=8)", "eagle3(weights=/c/other, tokens=2)"]
     drafters = [*map(named, drafters)]

@@ -297,7 +297,7 @@ with speclab.Target(sys.argv[1], threads=1) as target:
         pytest.skip("the library is older than the interface that speclab.decode reads")
     done = subprocess.run([sys.executable, "-B", "-c", code, tiny], cwd=idea, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
-    shown = json.loads(engine("generate", tiny, "--threads", 1, "--json", "--tokens", 20, "red, green, red, green"))
+    shown = json.loads(engine("generate", tiny, "--threads", 1, "--chat", "none", "--json", "--tokens", 20, "red, green, red, green"))
     assert json.loads(done.stdout) == shown["text"]
 
 

@@ -127,9 +127,9 @@ def test_the_program_hands_words_of_the_package_to_run(monkeypatch):
 def test_the_program_knows_the_words_and_options_of_the_package():
     """commands/main.c names them, where the program meets one; run and `python -m speclab` read the modules."""
     table = re.search(r"\} tools\[\] = \{(.*?)\n\};", (ROOT / "commands/main.c").read_text(), re.S)[1]
-    listed = {(word, option or None) for word, option in re.findall(r'\{ "(\w+)", (?:NULL|"(--[\w-]+)")', table)}
+    listed = {(word, option or None) for word, option in re.findall(r'\{ "([\w-]+)", (?:NULL|"(--[\w-]+)")', table)}
     here = set()
     for path in (ROOT / "python/speclab/words").glob("[a-z]*.py"):
         options = re.search("^# with (.*)$", path.read_text(), re.M)
-        here |= {(path.stem, option) for option in (options[1].split() if options else [None])}
+        here |= {(path.stem.replace("_", "-"), option) for option in (options[1].split() if options else [None])}
     assert listed == here
