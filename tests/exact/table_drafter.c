@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/settings.h"
+#include "drafters/parts.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
 
@@ -225,6 +226,11 @@ static const struct drafter_type table_part_type = { .name = "table",
                                                      .makes = part_makes };
 extern const struct drafter_type ngram_drafter, ladder_drafter, union_drafter;
 const struct drafter_type *drafter_types[] = { &ngram_drafter, &table_part_type, NULL };
+
+__attribute__((constructor)) static void parts_of_this_program(void)
+{
+    parts_choose_among(drafter_types);
+}
 
 const struct drafter_type *drafter_named(const char *name)
 {
