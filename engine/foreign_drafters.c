@@ -74,6 +74,7 @@ struct foreign {
     int64_t handle; // 0: not created
     int vocab, used_vocab, slots;
     struct foreign_slot *slot;           // (slots) of `propose`
+    double *work;                        // (vocab) for a draw by speclab_foreign_sample
     struct foreign_request *request;     // (slots)
     struct foreign_request_state *state; // (slots)
     struct draft_batch batch;            // used by `rows`
@@ -120,6 +121,7 @@ static void foreign_destroy(struct drafter *d)
     if (f->of->rows != NULL)
         draft_batch_destroy(&f->batch);
     free(f->slot);
+    free(f->work);
     free(f->request);
     free(f->state);
     free(f->draft_path);
@@ -162,6 +164,7 @@ static bool create_slots(struct foreign *f, int nodes, struct error *err)
         return fail_plugin(err, "drafter %s: expected 1 to %d nodes of a draft, found %d", f->of->name, MAX_NODES,
                            nodes);
     f->drafter.nodes = nodes;
+    f->work = xcalloc((size_t)f->vocab, sizeof(*f->work));
     f->slot = xcalloc((size_t)f->slots, sizeof(*f->slot));
     for (int s = 0; s < f->slots; s++)
         f->slot[s] = (struct foreign_slot){ .q = { f->vocab, q_row },
@@ -218,13 +221,26 @@ static struct drafter *foreign_create(const struct drafter_env *env, const void 
 
 // ---- drafts by `propose`
 
+// Reads the row of q of a node, unless the draft at hand has it: NULL: it is no distribution, and report.why says in
+// what.
+static const float *take_row(struct foreign *f, const struct request *r, int node, const float *q)
+{
+    struct foreign_slot *slot = &f->slot[r->slot];
+    if (slot->row[node] == NULL)
+        slot->row[node] = xcalloc((size_t)f->vocab, sizeof(float));
+    if (!slot->has_row[node] && !read_distribution(q, slot->row[node], f->vocab, f->used_vocab, f->of->report))
+        return NULL;
+    slot->has_row[node] = true;
+    r->draft->q = &slot->q;
+    return slot->row[node];
+}
+
 int32_t speclab_foreign_add(void *draft, int32_t parent, int32_t token, const float *q)
 {
     struct foreign_request_state *s = draft;
     struct foreign *f = s->owner;
     struct foreign_report *r = f->of->report;
     struct draft *d = s->request->draft;
-    struct foreign_slot *slot = &f->slot[s->request->slot];
     enum { WRONG = -2 };
     if (parent < 0 || parent >= d->n)
         return foreign_refuse(r, "expected a parent from 0 (the root) to %d, found %d", d->n - 1, (int)parent), WRONG;
@@ -239,20 +255,17 @@ int32_t speclab_foreign_add(void *draft, int32_t parent, int32_t token, const fl
     if (draft_depth(d, parent) >= s->request->depth || d->n == d->capacity)
         return -1;
     if (q != NULL) {
-        if (slot->row[parent] == NULL)
-            slot->row[parent] = xcalloc((size_t)f->vocab, sizeof(float));
-        if (!slot->has_row[parent] && !read_distribution(q, slot->row[parent], f->vocab, f->used_vocab, r))
+        const float *row = take_row(f, s->request, parent, q);
+        if (row == NULL)
             return WRONG;
-        if (!(slot->row[parent][token] > 0))
+        if (!(row[token] > 0))
             return foreign_refuse(r, "token %d was drawn from q, as the drafter says, where its probability is 0",
                                   (int)token),
                    WRONG;
-        slot->has_row[parent] = true;
-        d->q = &slot->q;
     }
     const int32_t node = draft_add(d, parent, token, q != NULL ? SAMPLED : DETERMINISTIC);
     if (node > 0)
-        slot->has_row[node] = false;
+        f->slot[s->request->slot].has_row[node] = false;
     return node;
 }
 
@@ -261,19 +274,13 @@ int32_t speclab_foreign_sample(void *draft, int32_t parent, const float *q)
     struct foreign_request_state *s = draft;
     struct foreign *f = s->owner;
     struct draft *d = s->request->draft;
-    struct foreign_slot *slot = &f->slot[s->request->slot];
     if (parent < 0 || parent >= d->n || draft_depth(d, parent) >= s->request->depth || d->n == d->capacity)
         return speclab_foreign_add(draft, parent, 0, q); // it says what is wrong
-    if (slot->row[parent] == NULL)
-        slot->row[parent] = xcalloc((size_t)f->vocab, sizeof(float));
-    if (!slot->has_row[parent] && !read_distribution(q, slot->row[parent], f->vocab, f->used_vocab, f->of->report))
+    const float *row = take_row(f, s->request, parent, q);
+    if (row == NULL)
         return -2;
-    slot->has_row[parent] = true;
-    double *work = xcalloc((size_t)f->vocab, sizeof(*work));
     const struct address at = { FOR_DRAFT, s->request->rng->root, d->n };
-    const int token = rng_pick_row(s->request->rng, slot->row[parent], f->vocab, at, work);
-    free(work);
-    return speclab_foreign_add(draft, parent, token, q);
+    return speclab_foreign_add(draft, parent, rng_pick_row(s->request->rng, row, f->vocab, at, f->work), q);
 }
 
 int32_t speclab_foreign_token(void *draft, int32_t node)
