@@ -72,12 +72,8 @@ int32_t speclab_foreign_pick(void *self, int32_t node, const double *weight)
 // path.
 static void fall_back(const struct draft *d, struct rows *p, struct verification *out, const char *why)
 {
-    const float *row = p->row(p, 0);
-    int best = 0;
-    for (int x = 1; x < p->vocab; x++)
-        best = row[x] > row[best] ? x : best;
     verification_clear(out, d->n);
-    verification_path(out, d, 0, best);
+    verification_path(out, d, 0, dist_row_argmax(p->row(p, 0), p->vocab));
     out->failed = why;
 }
 

@@ -40,6 +40,15 @@ static double copy(double *to, bool keep, const float *row, int n)
     return sum;
 }
 
+int dist_row_argmax(const float *row, int n)
+{
+    int best = 0;
+    for (int x = 1; x < n; x++)
+        if (row[x] > row[best])
+            best = x;
+    return best;
+}
+
 double dist_row_sum(const float *row, int n)
 {
     double scratch[CHUNK];

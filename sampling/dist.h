@@ -7,6 +7,7 @@
 void dist_copy(double *to, const float *row, int n);
 void dist_from_row(double *to, const float *row, int n); // copies and normalizes
 // dist_share(row[i], dist_row_sum(row, n)) is entry i of dist_from_row.
+int dist_row_argmax(const float *row, int n); // the first of the most probable tokens
 double dist_row_sum(const float *row, int n);
 double dist_share(float entry, double sum);
 double dist_sum(const double *w, int n);

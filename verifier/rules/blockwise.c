@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "sampling/dist.h"
 #include "sampling/rng.h"
 #include "verifier/rules/rule.h"
 
@@ -36,15 +37,6 @@ static const struct option options[] = {
     { 0 },
 };
 
-static int argmax(const float *p, int vocab)
-{
-    int best = 0;
-    for (int x = 1; x < vocab; x++)
-        if (p[x] > p[best])
-            best = x;
-    return best;
-}
-
 // Returns whether fewer than k tokens come before x in order of probability, equal ones in order of ids.
 static bool in_top_k(const float *p, int vocab, int x, int k)
 {
@@ -56,7 +48,7 @@ static bool in_top_k(const float *p, int vocab, int x, int k)
 
 static bool is_accepted(const struct blockwise *o, const float *p, int vocab, int x)
 {
-    return o->accept == TOP_K ? in_top_k(p, vocab, x, o->k) : abs(x - argmax(p, vocab)) <= o->epsilon;
+    return o->accept == TOP_K ? in_top_k(p, vocab, x, o->k) : abs(x - dist_row_argmax(p, vocab)) <= o->epsilon;
 }
 
 // Returns the node at which the path ends. out may be NULL.
@@ -85,7 +77,7 @@ static void blockwise_verify(const struct draft *d, struct rows *rows, const voi
     (void)rng;
     verification_clear(out, d->n);
     const int last = end_node(d, rows, o, out);
-    verification_path(out, d, last, argmax(rows->row(rows, last), rows->vocab));
+    verification_path(out, d, last, dist_row_argmax(rows->row(rows, last), rows->vocab));
 }
 
 static void blockwise_end_probabilities(const struct draft *d, struct rows *rows, const void *o, double *end)
