@@ -7,6 +7,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/names.h"
+#include "core/registry.h"
 #include "drafters/drafter.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
@@ -127,24 +128,13 @@ static void print_text(const char *only)
 
 // ---- for programs
 
-static struct json *choices_json(const char *choices)
-{
-    struct json *list = json_new_array();
-    for (const char *word = choices; *word != '\0';) {
-        size_t n = strcspn(word, "|");
-        json_push(list, json_new_text_n(word, n));
-        word += n + (word[n] == '|');
-    }
-    return list;
-}
-
 static struct json *options_json(const struct option *o)
 {
     struct json *list = json_new_array();
     for (; o != NULL && o->name != NULL; o++) {
         struct json *j = json_object_of(JSON("name", o->name), JSON("type", type_name(o->type)));
         if (o->type == OPTION_CHOICE)
-            json_set(j, "choices", choices_json(o->choices));
+            json_set(j, "choices", json_choices(o->choices));
         json_add(j, JSON("required", json_new_bool(o->default_value == NULL)),
                  JSON("default", o->default_value != NULL && *o->default_value != '\0' ? o->default_value : NULL),
                  JSON("min", has_range(o) ? o->min : NAN), JSON("max", has_range(o) ? o->max : NAN),
@@ -190,36 +180,22 @@ static void print_json(const char *only)
     json_print(json_object_of(JSON("drafters", d), JSON("rules", r), JSON("stages", s)), stdout);
 }
 
-// All names of drafters, rules and stages, ended by NULL; free() the list.
-static const char **all_names(void)
-{
-    int n = 0, drafters = 0, n_rules = 0, n_stages = 0;
-    while (drafter_types[drafters] != NULL)
-        drafters++;
-    while (rules[n_rules] != NULL)
-        n_rules++;
-    while (stages[n_stages] != NULL)
-        n_stages++;
-    const char **names = xcalloc((size_t)(drafters + n_rules + n_stages) + 1, sizeof(*names));
-    for (int i = 0; i < drafters; i++)
-        names[n++] = drafter_types[i]->name;
-    for (int i = 0; i < n_rules; i++)
-        names[n++] = rules[i]->name;
-    for (int i = 0; i < n_stages; i++)
-        names[n++] = stages[i]->name;
-    return names;
-}
-
 static int fail_name(const struct usage *u, const char *name)
 {
-    const char **names = all_names();
+    const char *names[2 * MAX_REGISTERED + MAX_STAGES + 1] = { NULL };
     struct text hint = { 0 };
+    int n = 0;
+    for (int i = 0; drafter_types[i] != NULL; i++)
+        names[n++] = drafter_types[i]->name;
+    for (int i = 0; rules[i] != NULL; i++)
+        names[n++] = rules[i]->name;
+    for (int i = 0; stages[i] != NULL; i++)
+        names[n++] = stages[i]->name;
     text_puts(&hint, "");
     name_hint(&hint, NAME_KIND, name, names);
     usage_fail(u, "there is no drafter, rule or sampling stage \"%s\"%s%s", name, hint.s,
                hint.n == 0 ? "; speclab list prints all" : "");
     free(hint.s);
-    free(names);
     return 2;
 }
 

@@ -27,17 +27,6 @@ static struct json *list_of(struct json *first)
     return list;
 }
 
-static struct json *words(const char *choices)
-{
-    struct json *list = json_new_array();
-    for (const char *word = choices; *word != '\0';) {
-        const size_t n = strcspn(word, "|");
-        json_push(list, json_new_text_n(word, n));
-        word += n + (word[n] == '|');
-    }
-    return list;
-}
-
 static struct json *typed(const char *type)
 {
     return json_object_of(JSON("type", type));
@@ -76,7 +65,7 @@ static struct json *variants(struct json *value, bool number)
         json_push(all, reference("range"));
     json_set(one, "anyOf", json_clone(all));
     json_push(all, json_object_of(JSON("type", "object"), JSON("additionalProperties", json_new_bool(false)),
-                                  JSON("required", words("any")),
+                                  JSON("required", json_choices("any")),
                                   JSON("properties", json_object_of(JSON("any", json_object_of(JSON("type", "array"),
                                                                                                JSON("minItems", 1),
                                                                                                JSON("items", one)))))));
@@ -102,15 +91,15 @@ static struct json *value_type(const struct option *o)
     case OPTION_BOOL:
         return typed("boolean");
     case OPTION_CHOICE:
-        return json_object_of(JSON("enum", words(o->choices)));
+        return json_object_of(JSON("enum", json_choices(o->choices)));
     case OPTION_INTS:
         return json_object_of(JSON("type", "array"), JSON("items", variants(number_type(o, "integer"), true)));
     case OPTION_PAIRS:
         return pairs_type(o);
     case OPTION_TEXT:
-        return json_object_of(JSON("type", words("string|number|boolean|array")));
+        return json_object_of(JSON("type", json_choices("string|number|boolean|array")));
     case OPTION_PATH:
-        return json_object_of(JSON("type", words("string|number")));
+        return json_object_of(JSON("type", json_choices("string|number")));
     case OPTION_ANY:
         break;
     }
@@ -161,7 +150,7 @@ static struct json *of_kind(const char *name, const char *summary, const struct 
     struct json *needed = required(options);
     if (json_count(needed) > 0) { // an option may stand in a zip
         struct json *either = list_of(json_object_of(JSON("required", json_incref(needed))));
-        json_push(either, json_object_of(JSON("required", words("zip"))));
+        json_push(either, json_object_of(JSON("required", json_choices("zip"))));
         json_set(then, "anyOf", either);
     }
     json_free(needed);
@@ -176,7 +165,7 @@ static struct json *kinds(struct json *names, struct json *conditions)
 {
     struct json *kind = variants(json_object_of(JSON("enum", json_clone(names))), false);
     struct json *map =
-        json_object_of(JSON("type", "object"), JSON("required", words("kind")),
+        json_object_of(JSON("type", "object"), JSON("required", json_choices("kind")),
                        JSON("properties", json_object_of(JSON("kind", kind))), JSON("allOf", conditions));
     struct json *all = list_of(json_object_of(JSON("enum", names)));
     json_push(all, map);
@@ -195,7 +184,7 @@ static struct json *drafters(bool part)
     else
         json_set(own, "length",
                  json_object_of(
-                     JSON("type", words("string|object")),
+                     JSON("type", json_choices("string|object")),
                      JSON("description", "adaptive, or options of the drafter adaptive: as many draft tokens as pay")));
     for (int i = 0; drafter_types[i] != NULL; i++) {
         const struct drafter_type *t = drafter_types[i];
@@ -279,12 +268,12 @@ static void add_other_keys(struct json *properties, const char *part)
         json_set(
             properties, "chat",
             json_object_of(
-                JSON("type", words("string|object|boolean")),
+                JSON("type", json_choices("string|object|boolean")),
                 JSON("description",
                      "auto, none, chatml, vicuna, zephyr, a template's file, or {template: .., variables: {..}}")));
     else if (strcmp(part, "limits") == 0)
         json_set(properties, "stop",
-                 json_object_of(JSON("type", words("string|number|boolean|array")),
+                 json_object_of(JSON("type", json_choices("string|number|boolean|array")),
                                 JSON("description", "texts that end an answer: one, or a list")));
     else if (strcmp(part, "record") == 0) {
         struct json *rows = list_of(json_object_of(JSON("const", "full")));
@@ -331,7 +320,7 @@ static struct json *range(void)
     struct json *ends = json_object_of(JSON("from", typed("number")), JSON("to", typed("number")),
                                        JSON("step", typed("number")), JSON("factor", typed("integer")));
     struct json *j = mapping(ends);
-    json_set(j, "required", words("from|to"));
+    json_set(j, "required", json_choices("from|to"));
     return j;
 }
 

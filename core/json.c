@@ -207,6 +207,17 @@ struct json *json_new_ids(const int32_t *id, size_t n)
     return j;
 }
 
+struct json *json_choices(const char *choices)
+{
+    struct json *list = json_new_array();
+    for (const char *word = choices; *word != '\0';) {
+        const size_t n = strcspn(word, "|");
+        json_push(list, json_new_text_n(word, n));
+        word += n + (word[n] == '|');
+    }
+    return list;
+}
+
 void json_set(struct json *object, const char *key, struct json *value)
 {
     if (json_object_set_new(object, key, value) != 0)

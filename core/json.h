@@ -69,6 +69,7 @@ struct json *json_new_text_n(const char *s, size_t n);
 struct json *json_new_number(double v); // not finite: null
 struct json *json_new_bool(bool v);
 struct json *json_new_ids(const int32_t *id, size_t n);                  // an array of integers
+struct json *json_choices(const char *choices);                          // the words of "a|b", an array
 void json_set(struct json *object, const char *key, struct json *value); // takes ownership of the value
 char *json_write(const struct json *j);                                  // one line, keys in insertion order; free() it
 void json_print(struct json *j, FILE *to);                               // writes that line and its end; frees j

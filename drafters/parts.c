@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/registry.h"
 #include "core/settings.h"
 #include "kernels/backend.h"
 
@@ -31,11 +32,9 @@ static bool find_type(const struct part_form *f, const struct settings *s, const
         if (strcmp(known[i]->name, name) == 0)
             *type = known[i];
     if (*type == NULL || (*type)->of != NULL) {
-        int n = 0, all = 0;
-        while (known[all] != NULL)
-            all++;
-        const char **names = xcalloc((size_t)all + 1, sizeof(*names));
-        for (int i = 0; i < all; i++)
+        int n = 0;
+        const char *names[MAX_REGISTERED + 1] = { NULL };
+        for (int i = 0; known[i] != NULL; i++)
             if (known[i]->of == NULL)
                 names[n++] = known[i]->name;
         char *said = xformat(*type == NULL ? "%s: unknown drafter"
@@ -43,7 +42,6 @@ static bool find_type(const struct part_form *f, const struct settings *s, const
                              f->what, name);
         settings_fail_name(err, kind, -1, NAME_KIND, said, *type == NULL ? name : NULL, names);
         free(said);
-        free(names);
         return false;
     }
     return !(*type)->uses_prompt_length ||

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/memory.h"
+#include "core/registry.h"
 #include "core/settings.h"
 #include "drafters/drafter.h"
 #include "engine/engine.h"
@@ -36,40 +37,18 @@ static bool read_plugin(const struct settings *s, const char *what, const char *
     return ok;
 }
 
-static bool fail_drafter(struct error *err, const struct settings *s, const char *name)
-{
-    int n = 0;
-    while (drafter_types[n] != NULL)
-        n++;
-    const char **names = xcalloc((size_t)n + 1, sizeof(*names));
-    for (int i = 0; i < n; i++)
-        names[i] = drafter_types[i]->name;
-    settings_fail_name(err, s, -1, NAME_KIND, "unknown drafter", name, names);
-    free(names);
-    return false;
-}
-
-static bool fail_rule(struct error *err, const struct settings *s, const char *name)
-{
-    int n = 0;
-    while (rules[n] != NULL)
-        n++;
-    const char **names = xcalloc((size_t)n + 1, sizeof(*names));
-    for (int i = 0; i < n; i++)
-        names[i] = rules[i]->name;
-    settings_fail_name(err, s, -1, NAME_KIND, "unknown rule", name, names);
-    free(names);
-    return false;
-}
-
 static bool read_drafter(struct speclab_decoder *d, const struct settings *s, struct error *err)
 {
     const char *name = kind_of(s, "drafter", drafter_types[0]->name, err);
     if (name == NULL)
         return false;
     d->type = drafter_named(name);
-    if (d->type == NULL)
-        return fail_drafter(err, s, name);
+    if (d->type == NULL) {
+        const char *names[MAX_REGISTERED + 1] = { NULL };
+        for (int i = 0; drafter_types[i] != NULL; i++)
+            names[i] = drafter_types[i]->name;
+        return settings_fail_name(err, s, -1, NAME_KIND, "unknown drafter", name, names);
+    }
     if (!read_plugin(s, "drafter", name, d->type->options, d->type->options_size, &d->drafter_options, err))
         return false;
     struct error why;
@@ -89,8 +68,12 @@ static bool read_rule(struct speclab_decoder *d, const struct settings *s, struc
     if (name == NULL)
         return false;
     d->rule = rule_named(name);
-    if (d->rule == NULL)
-        return fail_rule(err, s, name);
+    if (d->rule == NULL) {
+        const char *names[MAX_REGISTERED + 1] = { NULL };
+        for (int i = 0; rules[i] != NULL; i++)
+            names[i] = rules[i]->name;
+        return settings_fail_name(err, s, -1, NAME_KIND, "unknown rule", name, names);
+    }
     return read_plugin(s, "rule", name, d->rule->options, d->rule->options_size, &d->rule_options, err);
 }
 
