@@ -5,6 +5,7 @@ distribution under every rule, and drafts that depend on more than the text make
 random tokens with repetitions. The hidden state of a place is a function of the text up to there, as a model's is.
 """
 
+import itertools
 import math
 import zlib
 from collections.abc import Callable, Iterator
@@ -203,10 +204,10 @@ def truthful(make: Callable[[], Driven]) -> Truth:
                 above = q > q[n.token]
                 ties = (q == q[n.token]).sum()
                 by_rank.append(q[above].sum() + v * ties * q[n.token])
-            for a, b in ((a, b) for a in nodes[1:] for b in nodes[1:] if a is not b and a.parent == b.parent):
-                if a.q is not None and b.q is not None and not (a.engine and b.engine):
+            for a, b in itertools.combinations(nodes[1:], 2):
+                if a.parent == b.parent and a.q is not None and b.q is not None and not (a.engine and b.engine):
                     meeting = float((a.q * b.q).sum() / a.q.sum() / b.q.sum())
-                    equal, expected, variance = equal + (a.token == b.token) / 2, expected + meeting / 2, variance + meeting * (1 - meeting) / 2
+                    equal, expected, variance = equal + (a.token == b.token), expected + meeting, variance + meeting * (1 - meeting)
         if i == 0 and not by_id:
             return Truth(0, 1.0, "")
     tests = [(kolmogorov(np.array(by_id)), "they do not have the frequencies of their rows"),

@@ -1,12 +1,13 @@
 """check-drafter - the contract of a drafter in Python: does it declare truthfully, does it depend on the text alone, is the output the target's?"""
 
+import functools
+import json
 import os
-import re
 import subprocess
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
-from speclab import contract, door, engine, plugins
+from speclab import contract, door, engine, plugins, settings
 from speclab.command import Fault, Misuse, Options
 
 PROMPTS = ("Repeat after me: red, green, blue, red, green, blue, red,", "Write a short poem about the sea.", "List the numbers from one to twenty.")
@@ -23,23 +24,25 @@ def options() -> Options:
     return o
 
 
-def _given(text: str | None) -> tuple[str | None, dict[str, str]]:
-    name, _, rest = (text or "").partition(":")
-    pairs = [pair.partition("=") for pair in rest.split(",") if pair]
-    return name or None, {key: value for key, _, value in pairs}
+class Decoded(NamedTuple):
+    ids: list[int]
+    accepted: int
+    drafted: int
 
 
-def _decode(target: str, file: str, drafter: str, prompt: str, *how: str) -> str:
-    words = ["generate", target, "--tokens", "48", "--ignore-end", *how, *(("--plugin", file, "--drafter", drafter) if drafter else ()), prompt]
+@functools.cache
+def _decode(target: str, file: str, drafter: str, prompt: str, *how: str) -> Decoded:
+    """Decodes in a process of its own, which runs the plugin; drafter "": none."""
+    plugin = ("--plugin", file, "--drafter", drafter) if drafter else ()
+    words = ["generate", target, "--tokens", "48", "--ignore-end", "--json", *how, *plugin, prompt]
     package = os.path.dirname(os.path.dirname(os.path.abspath(contract.__file__)))
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     done = subprocess.run([sys.executable, "-B", "-m", "speclab", *words], capture_output=True, text=True, errors="surrogateescape",
                           env=dict(os.environ, PYTHONPATH=path))  # fmt: skip
     if done.returncode != 0:
         raise engine.failure(done.returncode, done.stderr)
-    found = re.search(r"accepted (\d+) of (\d+)", done.stderr)
-    _decode.accepted = (int(found[1]), int(found[2])) if found else (0, 0)
-    return done.stdout
+    made = json.loads(done.stdout)
+    return Decoded(made["new_ids"], sum(s["accepted"] for s in made["steps"]), sum(s["drafted"] for s in made["steps"]))
 
 
 class Report:
@@ -87,10 +90,10 @@ def _target(r: Report, target: str, file: str, drafter: str) -> None:
     for what, how in (("greedy text", ()), ("seeded text under rule match", ("--temperature", "1", "--rule", "match", "--seed", "3"))):
         differ = []
         for prompt in PROMPTS:
-            plain = _decode(target, file, "", prompt, *how)
-            if _decode(target, file, drafter, prompt, *how) != plain:
+            plain, made = _decode(target, "", "", prompt, *how), _decode(target, file, drafter, prompt, *how)
+            accepted, drafted = accepted + made.accepted, drafted + made.drafted
+            if made.ids != plain.ids:
                 differ.append(prompt)
-            accepted, drafted = accepted + _decode.accepted[0], drafted + _decode.accepted[1]
         said = f"equals none's ({len(PROMPTS)} prompts)" if not differ else f'differs from none\'s for "{differ[0]}"'
         r.line(not differ, what, said)
     r.line(None, "accepted", f"{accepted} of {drafted} draft tokens" if drafted else "no draft token was proposed")
@@ -98,7 +101,8 @@ def _target(r: Report, target: str, file: str, drafter: str) -> None:
 
 def main(words: list[str]) -> int:
     given = options().read(words)
-    name, values = _given(given.drafter)
+    values = settings.inline(given.drafter, given.file) if given.drafter else {}
+    name = values.pop("kind", None)
     kinds: dict[str, Any] = {plugins.name(k): k for k in door.load(given.file) if issubclass(k, plugins.Drafter)}
     if not kinds:
         raise Fault(f"{given.file}: expected a class of speclab.Drafter, found none")
