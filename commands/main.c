@@ -173,12 +173,11 @@ static int unknown_command(const char *word)
         names[i] = commands[i].name;
     for (int i = 0; tools[i].name != NULL; i++)
         names[COMMANDS + i] = tools[i].name;
-    struct text hint = { 0 };
-    text_puts(&hint, "");
-    name_hint(&hint, NAME_COMMAND, word, names);
     for (size_t i = 0; i < sizeof(former) / sizeof(*former); i++)
         if (strcmp(word, former[i].name) == 0)
             return usage_fail(&self, "%s is now speclab %s", word, former[i].now);
+    struct text hint = { 0 };
+    name_hint(&hint, NAME_COMMAND, word, names);
     usage_fail(&self, "unknown command \"%s\"%s", word, hint.n > 0 ? hint.s : "; speclab --help lists all commands");
     free(hint.s);
     return 2;

@@ -7,9 +7,11 @@ trap 'rm -f "$log"' EXIT
 "$source/run" python -c '' 2>"$log" || { cat "$log" >&2; exit 77; }
 export SPECLAB_PROGRAM=$build/speclab SPECLAB_BUILD=$build
 cd "$source/python"
+. "$source/tests/scripts/sanitizers.sh"
+tests() { with_sanitizers "$("$source/run" python -c 'import sys; print(sys.executable)')" -B -m pytest "$@"; }
 if [ "$kind" = fast ]; then
     "$source/run" python -m ruff check --no-cache .
-    "$source/run" python -m pytest -m 'not slow'
+    tests -m 'not slow'
 else
-    "$source/run" python -m pytest -m slow || [ $? = 5 ]
+    tests -m slow || [ $? = 5 ]
 fi
