@@ -21,6 +21,7 @@ os.environ.setdefault("SPECLAB_PROGRAM", str(BUILD / "speclab"))
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: in CI's release tests only")
+    config.addinivalue_line("markers", "library: loads libspeclab_program.so, whose sanitizers need their runtime in Python")
 
 
 class Called(NamedTuple):

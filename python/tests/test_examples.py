@@ -10,6 +10,7 @@ from conftest import ROOT, call
 
 from speclab import contract, door
 
+pytestmark = pytest.mark.library
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 SETTING = contract.Setting(vocab=40, used_vocab=36, width=8)
 

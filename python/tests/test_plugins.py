@@ -12,6 +12,8 @@ import time
 import pytest
 from conftest import BUILD, ROOT, call, engine, process, program
 
+pytestmark = pytest.mark.library
+
 REPEAT = """
 import numpy as np
 import speclab

@@ -14,6 +14,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 "$source/run" python -c '' 2>"$scratch/log" || { cat "$scratch/log" >&2; exit 77; }
 python=$("$source/run" python -c 'import sys; print(sys.prefix)')
+. "$source/tests/scripts/sanitizers.sh"
 export XDG_CACHE_HOME=$scratch/cache PATH=$scratch/bin:$PATH
 models=$XDG_CACHE_HOME/speclab/models
 pages=(README.md CONTRIBUTING.md)
@@ -35,7 +36,6 @@ mkdir -p bin stand-ins build/release "$models"
 cp "$source/run" "$source/README.md" .
 cp -r "$source/experiments" "$source/docs" .
 for folder in results examples engine tests drafters verifier sampling dev commands python requirements; do ln -s "$source/$folder" .; done
-stand_in bin/speclab <<<"PYTHONPATH=$source/python SPECLAB_PROGRAM=$build/speclab exec $python/bin/python -P -B -m speclab \"\$@\""
 for program in speclab write_small_model; do ln -s "$build/$program" build/release; done
 touch build/release/build.ninja build/release/CMakeCache.txt
 stand_in bin/cmake <<<'echo "cmake $*"'
@@ -45,7 +45,13 @@ stand_in bin/apt-cache <<<'true'
 stand_in bin/nvidia-smi <<<'echo "No devices were found"; exit 6'
 sum=$(sed -n 's/^ *local sum=\([0-9a-f]*\)$/\1/p' run)
 stand_in bin/sha256sum <<<"echo $sum"
-ln -s "$python" "$XDG_CACHE_HOME/speclab/python-${sum:0:12}"
+started=$XDG_CACHE_HOME/speclab/python-${sum:0:12}
+stand_in "$started/bin/python" <<END
+case " \$* " in *--plugin* | *check-drafter*) exec ${sanitized[*]} $python/bin/python "\$@" ;; esac
+exec $python/bin/python "\$@"
+END
+touch "$started/complete"
+stand_in bin/speclab <<<"PYTHONPATH=$source/python SPECLAB_PROGRAM=$build/speclab exec $started/bin/python -P -B -m speclab \"\$@\""
 stand_in build/release/test_killed <<<'echo "killed ${1:?} times"'
 stand_in build/fuzz/write_seeds <<<'echo "seeds in ${1:?}"'
 for file in "$source"/tests/fuzz/fuzz_*.c; do stand_in "build/fuzz/$(basename "$file" .c)" <<<'echo "stat::number_of_executed_units: 1"'; done

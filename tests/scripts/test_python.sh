@@ -8,10 +8,11 @@ trap 'rm -f "$log"' EXIT
 export SPECLAB_PROGRAM=$build/speclab SPECLAB_BUILD=$build
 cd "$source/python"
 . "$source/tests/scripts/sanitizers.sh"
-tests() { with_sanitizers "$("$source/run" python -c 'import sys; print(sys.executable)')" -B -m pytest "$@"; }
+python=$("$source/run" python -c 'import sys; print(sys.executable)')
 if [ "$kind" = fast ]; then
-    "$source/run" python -m ruff check --no-cache .
-    tests -m 'not slow'
+    "$python" -B -m ruff check --no-cache .
+    "$python" -B -m pytest -m 'not slow and not library'
+    "${sanitized[@]}" "$python" -B -m pytest -m library
 else
-    tests -m slow || [ $? = 5 ]
+    "$python" -B -m pytest -m slow || [ $? = 5 ]
 fi
