@@ -74,6 +74,13 @@ struct hash hash_of(const void *bytes, size_t n)
     return from_xxhash(XXH3_128bits(n > 0 ? bytes : "", n));
 }
 
+uint64_t fnv(uint64_t hash, const void *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001B3u;
+    return hash;
+}
+
 bool hash_is_none(struct hash h)
 {
     return h.high == 0 && h.low == 0;

@@ -21,6 +21,9 @@ void digest_hash(struct digest *d, struct hash h);
 struct hash digest_end(struct digest *d); // frees d
 
 struct hash hash_of(const void *bytes, size_t n);
+// FNV-1a of 64 bits. hash: FNV_EMPTY, or what it returned for the bytes before these.
+#define FNV_EMPTY 0xCBF29CE484222325u
+uint64_t fnv(uint64_t hash, const void *bytes, size_t n);
 bool hash_is_none(struct hash h);
 bool hash_equal(struct hash a, struct hash b);
 void hash_write(struct hash h, char to[HASH_TEXT]);

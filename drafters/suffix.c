@@ -5,9 +5,11 @@
 // its siblings', times that of its parent. Of these drafts the one with the largest sum is taken, which is the expected
 // number of accepted tokens. A longer match may draft more.
 #include <stdlib.h>
+
 #include <string.h>
 
 #include "core/error.h"
+#include "core/hash_map.h"
 #include "core/memory.h"
 #include "drafters/drafter.h"
 #include "models/tokenizers/tokenizer.h"
@@ -38,15 +40,15 @@ struct automaton {              // start with automaton_begin
     int32_t position;           // number of tokens so far
     struct suffix_state *state; // (states)
     struct suffix_edge *edge;   // (edges)
-    int32_t *slot;              // (slots) hash table of edges by state and token; -1: free
-    int32_t states, edges, state_capacity, edge_capacity, slots;
+    struct hash_table next;     // indices of edges by state and token
+    int32_t states, edges, state_capacity, edge_capacity;
 };
 
 static void automaton_free(struct automaton *a)
 {
     free(a->state);
     free(a->edge);
-    free(a->slot);
+    hash_table_free(&a->next);
     *a = (struct automaton){ 0 };
 }
 
@@ -59,7 +61,7 @@ static int32_t add_state(struct automaton *a, struct suffix_state s)
 
 static void automaton_clear(struct automaton *a)
 {
-    memset(a->slot, 0xFF, (size_t)a->slots * sizeof(*a->slot)); // all -1
+    hash_table_clear(&a->next);
     a->states = a->edges = 0;
     a->position = 0;
     a->last = add_state(a, (struct suffix_state){ .link = -1, .edge = -1 });
@@ -67,51 +69,36 @@ static void automaton_clear(struct automaton *a)
 
 static void automaton_begin(struct automaton *a, int depth)
 {
-    *a = (struct automaton){ .depth = depth, .slots = 256 };
-    a->slot = xmalloc((size_t)a->slots * sizeof(*a->slot));
+    *a = (struct automaton){ .depth = depth };
+    hash_table_begin(&a->next, 128);
     automaton_clear(a);
 }
 
 // ---- edges
 
-static uint32_t edge_hash(int32_t state, int32_t token)
+// Returns the place of the edge, or the free place for it.
+static int32_t *place_of(const struct automaton *a, int32_t state, int32_t token)
 {
-    const uint64_t key = (uint64_t)(uint32_t)state << 32 | (uint32_t)token;
-    return (uint32_t)(key * 0x9E3779B97F4A7C15u >> 32); // Fibonacci hashing
-}
-
-// Returns the slot of the edge, or the free slot for it. The table is at most half full.
-static int32_t *slot_of(const struct automaton *a, int32_t state, int32_t token)
-{
-    for (uint32_t i = edge_hash(state, token);; i++) {
-        int32_t *slot = &a->slot[i & (uint32_t)(a->slots - 1)];
-        if (*slot < 0 || (a->edge[*slot].from == state && a->edge[*slot].token == token))
-            return slot;
-    }
-}
-
-static void enlarge_slots(struct automaton *a)
-{
-    a->slots *= 2;
-    a->slot = xrealloc(a->slot, (size_t)a->slots * sizeof(*a->slot));
-    memset(a->slot, 0xFF, (size_t)a->slots * sizeof(*a->slot));
-    for (int32_t e = 0; e < a->edges; e++)
-        *slot_of(a, a->edge[e].from, a->edge[e].token) = e;
+    int32_t *at = hash_table_first(&a->next, hash_of_pair(state, token));
+    while (*at >= 0 && (a->edge[*at].from != state || a->edge[*at].token != token))
+        at = hash_table_next(&a->next, at);
+    return at;
 }
 
 static void add_edge(struct automaton *a, int32_t from, int32_t token, int32_t to)
 {
     array_reserve(a->edge, a->edge_capacity, a->edges + 1);
-    if (2 * (a->edges + 1) > a->slots)
-        enlarge_slots(a);
-    *slot_of(a, from, token) = a->edges;
+    if (hash_table_enlarge(&a->next, (size_t)a->edges + 1))
+        for (int32_t e = 0; e < a->edges; e++)
+            *place_of(a, a->edge[e].from, a->edge[e].token) = e;
+    *place_of(a, from, token) = a->edges;
     a->edge[a->edges] = (struct suffix_edge){ from, token, to, a->state[from].edge };
     a->state[from].edge = a->edges++;
 }
 
 static int32_t automaton_next(const struct automaton *a, int32_t state, int32_t token)
 {
-    const int32_t e = *slot_of(a, state, token);
+    const int32_t e = *place_of(a, state, token);
     return e < 0 ? -1 : a->edge[e].to;
 }
 
@@ -143,7 +130,7 @@ static int32_t link_for(struct automaton *a, int32_t added, int32_t token)
     if (a->state[q].length == a->state[p].length + 1)
         return q;
     const int32_t part = divide(a, q, a->state[p].length + 1);
-    for (int32_t e; p >= 0 && (e = *slot_of(a, p, token)) >= 0 && a->edge[e].to == q; p = a->state[p].link)
+    for (int32_t e; p >= 0 && (e = *place_of(a, p, token)) >= 0 && a->edge[e].to == q; p = a->state[p].link)
         a->edge[e].to = part;
     return part;
 }

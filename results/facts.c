@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/digest.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
@@ -143,15 +144,6 @@ bool store_environment(struct store *s, int64_t run, const struct environment *e
 
 // ---- sequences ----
 
-static uint64_t hash_of(const int32_t *token, int n) // FNV-1a
-{
-    uint64_t h = 0xcbf29ce484222325u;
-    for (int i = 0; i < n; i++)
-        for (int byte = 0; byte < 4; byte++)
-            h = (h ^ (((uint32_t)token[i] >> (8 * byte)) & 0xff)) * 0x100000001b3u;
-    return h;
-}
-
 static char *ids_text(const int32_t *id, int n)
 {
     struct json *ids = json_new_ids(id, (size_t)n);
@@ -165,7 +157,7 @@ static bool new_sequence(struct store *s, int64_t run, const struct sequence_row
     struct json *text =
         json_new_text(r->text != NULL ? r->text : ""); // makes it valid UTF-8, since it may end within a character
     char *tokens = ids_text(r->token, r->new_tokens),
-         *hash = xformat("%016llx", (unsigned long long)hash_of(r->token, r->new_tokens));
+         *hash = xformat("%016llx", (unsigned long long)fnv(FNV_EMPTY, r->token, 4 * (size_t)r->new_tokens));
     const bool ok = row_insert(
         s, "sequence", id, err, COLUMN("run", run), COLUMN("pair", r->pair), COLUMN("prompt", r->prompt),
         COLUMN("prompt_id", r->prompt_id), COLUMN("category", r->category), COLUMN("turn", r->turn),

@@ -12,13 +12,9 @@
 
 void bpe_init(struct bpe *b, size_t merges)
 {
-    size_t capacity = 64;
-    while (capacity < 2 * merges)
-        capacity *= 2;
-    *b = (struct bpe){ .unknown = -1, .capacity = capacity };
-    b->merge = xmalloc(capacity * sizeof(*b->merge));
-    for (size_t i = 0; i < capacity; i++)
-        b->merge[i].left = -1;
+    assert(merges < INT32_MAX);
+    *b = (struct bpe){ .unknown = -1, .merge = xmalloc((merges + 1) * sizeof(*b->merge)) };
+    hash_table_begin(&b->by_pair, merges);
     for (int i = 0; i < 256; i++)
         b->byte[i] = -1;
 }
@@ -39,25 +35,26 @@ void bpe_init_texts(struct bpe *b, const struct vocabulary *v, uint32_t *rank, b
 void bpe_free(struct bpe *b)
 {
     free(b->merge);
+    hash_table_free(&b->by_pair);
     free(b->rank);
     free(b->unused);
 }
 
-// Returns the pair's slot, or the free slot for it.
-static struct merge *slot_of(const struct bpe *b, int32_t left, int32_t right)
+// Returns the place of the pair, or the free place for it.
+static int32_t *place_of(const struct bpe *b, int32_t left, int32_t right)
 {
-    uint64_t key = (uint64_t)left << 32 | (uint32_t)right;
-    uint64_t h = key * 0x9E3779B97F4A7C15u; // Fibonacci hashing: the high bits are well mixed
-    for (size_t i = (size_t)(h >> 32) & (b->capacity - 1);; i = (i + 1) & (b->capacity - 1)) {
-        struct merge *m = &b->merge[i];
-        if (m->left < 0 || (m->left == left && m->right == right))
-            return m;
-    }
+    int32_t *at = hash_table_first(&b->by_pair, hash_of_pair(left, right));
+    while (*at >= 0 && (b->merge[*at].left != left || b->merge[*at].right != right))
+        at = hash_table_next(&b->by_pair, at);
+    return at;
 }
 
 void bpe_merge(struct bpe *b, int32_t left, int32_t right, uint32_t rank, int32_t merged)
 {
-    *slot_of(b, left, right) = (struct merge){ left, right, rank, merged };
+    int32_t *at = place_of(b, left, right);
+    if (*at < 0)
+        *at = b->merges++;
+    b->merge[*at] = (struct merge){ left, right, rank, merged };
 }
 
 enum { GONE = -2, WITHOUT_TOKEN = -1 };
@@ -108,10 +105,10 @@ static bool pair_of(const struct bpe *b, const struct bpe_work *w, const char *t
 {
     const struct symbol *left = &w->symbol[at], *right = &w->symbol[left->next];
     if (b->rank == NULL) {
-        const struct merge *m = slot_of(b, left->id, right->id);
-        if (m->left >= 0)
-            *to = (struct candidate){ m->rank, at, m->merged };
-        return m->left >= 0;
+        const int32_t i = *place_of(b, left->id, right->id);
+        if (i >= 0)
+            *to = (struct candidate){ b->merge[i].rank, at, b->merge[i].merged };
+        return i >= 0;
     }
     const size_t n = (size_t)left->n + (size_t)right->n;
     const int32_t id = n <= b->longest ? vocabulary_find(b->characters, text + left->at, n) : -1;

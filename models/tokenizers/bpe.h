@@ -8,12 +8,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "core/hash_map.h"
 
 struct ids;
 struct vocabulary;
 
 struct merge {
-    int32_t left, right; // the pair; left is -1 in a free slot
+    int32_t left, right; // the pair
     uint32_t rank;
     int32_t merged; // the resulting token
 };
@@ -28,8 +29,9 @@ struct bpe {
     int32_t byte[256];   // the token of each single byte; of characters: of their bytes if they have no token; -1: none
     int32_t unknown;     // the token for text that has none; -1: such bytes or characters are dropped
     bool fuse_unknown;   // one `unknown` for a run of them
-    struct merge *merge; // (capacity) hash table by pair, open addressing
-    size_t capacity;
+    struct merge *merge; // (merges)
+    int32_t merges;
+    struct hash_table by_pair; // indices of merges
 };
 
 void bpe_init(struct bpe *b, size_t merges); // capacity for `merges` merges; no byte has a token yet

@@ -77,11 +77,9 @@ static int by_rank(const void *a, const void *b)
 
 static struct merge *merges_of(const struct tokenizer *t, size_t *n) // (*n) merges sorted by rank; free() it
 {
-    struct merge *m = xmalloc(t->bpe.capacity * sizeof(*m));
-    *n = 0;
-    for (size_t i = 0; i < t->bpe.capacity; i++)
-        if (t->bpe.merge[i].left >= 0)
-            m[(*n)++] = t->bpe.merge[i];
+    *n = (size_t)t->bpe.merges;
+    struct merge *m = xmalloc((*n + 1) * sizeof(*m));
+    memcpy(m, t->bpe.merge, *n * sizeof(*m));
     qsort(m, *n, sizeof(*m), by_rank);
     return m;
 }
@@ -89,12 +87,12 @@ static struct merge *merges_of(const struct tokenizer *t, size_t *n) // (*n) mer
 // A merge is written "a b": its first token must not contain a space.
 static bool merges_fit(const struct tokenizer *t, struct error *err)
 {
-    for (size_t i = 0; i < t->bpe.capacity; i++) {
+    for (const struct merge *m = t->bpe.merge; m < t->bpe.merge + t->bpe.merges; m++) {
         size_t n;
-        const char *s = t->bpe.merge[i].left >= 0 ? text_of(t, t->bpe.merge[i].left, &n) : NULL;
-        if (s != NULL && n > 1 && memchr(s + 1, ' ', n - 1) != NULL)
+        const char *s = text_of(t, m->left, &n);
+        if (n > 1 && memchr(s + 1, ' ', n - 1) != NULL)
             return fail(err, "%s: merge %u has a token that contains a space, which GGUF cannot represent", t->name,
-                        (unsigned)t->bpe.merge[i].rank);
+                        (unsigned)m->rank);
     }
     return true;
 }

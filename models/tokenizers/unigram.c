@@ -57,11 +57,11 @@ static void search_best(const struct unigram *u, const char *s, size_t n, struct
     for (size_t at = 0, first; at < n; at += first) {
         bool alone = false; // a token covers this character alone
         first = utf8_character(s + at, n - at);
-        uint64_t hash = VOCABULARY_HASH;
+        uint64_t hash = FNV_EMPTY;
         for (size_t stop = at, next = at + first;; next = stop + utf8_character(s + stop, n - stop)) {
             if (next - at > u->longest)
                 break;
-            hash = vocabulary_hash(hash, s + stop, next - stop);
+            hash = fnv(hash, s + stop, next - stop);
             stop = next;
             const int32_t id = vocabulary_find_hashed(u->vocabulary, s + at, stop - at, hash);
             if (id >= 0 && !isnan(u->score[id])) {

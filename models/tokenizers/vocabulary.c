@@ -11,45 +11,30 @@
 void vocabulary_init(struct vocabulary *v, int size, size_t tokens)
 {
     assert(size >= 0 && size <= VOCABULARY_MAX);
-    size_t capacity = 64;
-    while (capacity < 2 * tokens)
-        capacity *= 2;
-    *v = (struct vocabulary){ .size = size, .capacity = capacity };
-    v->token = xcalloc((size_t)size + 1, sizeof(*v->token));
-    v->slot = xmalloc(capacity * sizeof(*v->slot));
-    memset(v->slot, 0xFF, capacity * sizeof(*v->slot)); // all -1
+    *v = (struct vocabulary){ .size = size, .token = xcalloc((size_t)size + 1, sizeof(*v->token)) };
+    hash_table_begin(&v->by_text, tokens);
 }
 
 void vocabulary_free(struct vocabulary *v)
 {
     free(v->token);
-    free(v->slot);
+    hash_table_free(&v->by_text);
     free(v->strings.s);
 }
 
-uint64_t vocabulary_hash(uint64_t hash, const char *part, size_t n)
+static bool has_text(const struct vocabulary *v, int32_t id, const char *text, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ (unsigned char)part[i]) * 0x100000001B3u;
-    return hash;
+    const struct token *t = &v->token[id];
+    return t->text_n == n && memcmp(v->strings.s + t->text, text, n) == 0;
 }
 
-// Returns the slot of this text, or the free slot for it. The table is at most half full.
-static int32_t *slot_of_hash(const struct vocabulary *v, const char *text, size_t n, uint64_t hash)
+// Returns the place of this text, or the free place for it. hash: fnv of the text
+static int32_t *place_of(const struct vocabulary *v, const char *text, size_t n, uint64_t hash)
 {
-    for (size_t i = (size_t)(hash ^ hash >> 29) & (v->capacity - 1);; i = (i + 1) & (v->capacity - 1)) {
-        int32_t id = v->slot[i];
-        if (id < 0)
-            return &v->slot[i];
-        const struct token *t = &v->token[id];
-        if (t->text_n == n && memcmp(v->strings.s + t->text, text, n) == 0)
-            return &v->slot[i];
-    }
-}
-
-static int32_t *slot_of(const struct vocabulary *v, const char *text, size_t n)
-{
-    return slot_of_hash(v, text, n, vocabulary_hash(VOCABULARY_HASH, text, n));
+    int32_t *at = hash_table_first(&v->by_text, hash ^ hash >> 29);
+    while (*at >= 0 && !has_text(v, *at, text, n))
+        at = hash_table_next(&v->by_text, at);
+    return at;
 }
 
 // The token decodes to its text; the caller may set other bytes.
@@ -73,7 +58,7 @@ static bool insert(struct vocabulary *v, int32_t id, const char *text, size_t n,
     t->text_n = t->bytes_n = (uint32_t)n;
     t->bytes = t->text;
     text_add(&v->strings, text, n);
-    *slot_of(v, text, n) = id;
+    *place_of(v, text, n, fnv(FNV_EMPTY, text, n)) = id;
     return true;
 }
 
@@ -124,7 +109,7 @@ bool vocabulary_add(struct vocabulary *v, int32_t id, const char *text, size_t n
 bool vocabulary_add_literal(struct vocabulary *v, int32_t id, const char *text, size_t n, enum token_kind kind,
                             struct error *err)
 {
-    int32_t found = *slot_of(v, text, n);
+    const int32_t found = vocabulary_find(v, text, n);
     if (found < 0)
         return insert(v, id, text, n, true, kind, err);
     if (found != id) {
@@ -143,12 +128,12 @@ bool vocabulary_add_literal(struct vocabulary *v, int32_t id, const char *text, 
 
 int32_t vocabulary_find(const struct vocabulary *v, const char *text, size_t n)
 {
-    return *slot_of(v, text, n);
+    return *place_of(v, text, n, fnv(FNV_EMPTY, text, n));
 }
 
 int32_t vocabulary_find_hashed(const struct vocabulary *v, const char *text, size_t n, uint64_t hash)
 {
-    return *slot_of_hash(v, text, n, hash);
+    return *place_of(v, text, n, hash);
 }
 
 const struct token *vocabulary_token(const struct vocabulary *v, int32_t id)

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "core/hash_map.h"
 #include "core/memory.h"
 
 struct error;
@@ -32,8 +33,7 @@ struct vocabulary {      // start with vocabulary_init
     int size;            // ids are 0 .. size - 1, with holes
     struct token *token; // (size)
     struct text strings;
-    int32_t *slot; // (capacity) hash table by text, open addressing; -1: free
-    size_t capacity;
+    struct hash_table by_text; // ids
 };
 
 void vocabulary_init(struct vocabulary *v, int size, size_t tokens); // tokens: maximum number of tokens
@@ -53,10 +53,7 @@ int byte_of_token(const char *text, size_t n);                   // 10 for "<0x0
 bool vocabulary_add_literal(struct vocabulary *v, int32_t id, const char *text, size_t n, enum token_kind kind,
                             struct error *err);
 int32_t vocabulary_find(const struct vocabulary *v, const char *text, size_t n); // -1: none
-// Looks up many texts with a common beginning. hash is VOCABULARY_HASH and then, for each part of the text, what
-// vocabulary_hash returned for it and that part.
-#define VOCABULARY_HASH 0xCBF29CE484222325u // FNV-1a
-uint64_t vocabulary_hash(uint64_t hash, const char *part, size_t n);
+// Looks up many texts with a common beginning. hash: fnv of the text.
 int32_t vocabulary_find_hashed(const struct vocabulary *v, const char *text, size_t n, uint64_t hash);
 const struct token *vocabulary_token(const struct vocabulary *v, int32_t id); // NULL: none
 

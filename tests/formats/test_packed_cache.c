@@ -231,7 +231,7 @@ static void fill(uint8_t *bytes, size_t n)
     }
 }
 
-static uint64_t fnv(const uint8_t *bytes, size_t n)
+static uint64_t fnv_of(const uint8_t *bytes, size_t n)
 {
     uint64_t hash = 0xcbf29ce484222325;
     for (size_t i = 0; i < n; i++)
@@ -263,8 +263,9 @@ static void all_instruction_sets_pack_the_same_bytes(void **state)
             struct tensor w =
                 b->prepare(b, tensor_of(from, (enum type)t, ROWS, WIDTH), (enum activations)(1 + t % 2), &err);
             const void *packed = b->packed(b, w, &bytes);
-            if (b->packed_layout != LAYOUT || fnv(packed, bytes) != hash[t])
-                print_message("%s %s: 0x%016llx\n", isa[i], type_facts[t].name, (unsigned long long)fnv(packed, bytes)),
+            if (b->packed_layout != LAYOUT || fnv_of(packed, bytes) != hash[t])
+                print_message("%s %s: 0x%016llx\n", isa[i], type_facts[t].name,
+                              (unsigned long long)fnv_of(packed, bytes)),
                     bad = true;
             b->unprepare(b, w);
         }
