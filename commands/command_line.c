@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/files/part.h"
 #include "core/interrupt.h"
 #include "core/memory.h"
 #include "core/names.h"
@@ -40,11 +41,6 @@ int command_fail(const struct usage *u, const struct error *err)
     fflush(stdout);
     usage_fail(u, "%s", err->text);
     return error_is_usage(err) ? 2 : interrupt_requested() ? interrupt_status() : 1;
-}
-
-bool stdout_failed(void)
-{
-    return fflush(stdout) != 0 || ferror(stdout);
 }
 
 void command_log(void *unused, const char *sentence)

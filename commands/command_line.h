@@ -80,6 +80,5 @@ void command_log(void *unused, const char *sentence); // a line on stderr; for s
 // Exit status after all results are written: 0, or 1 with an error message if stdout did not accept them, or if a mapped file has changed while it
 // was in use. A closed pipe (`| head`) returns 1 without a message.
 int command_done(const struct usage *u);
-bool stdout_failed(void); // flushes stdout; true if it no longer accepts output
 
 bool parse_int(const char *text, long long min, long long max, long long *to); // strict: the whole text, in range

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/part.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/settings.h"
@@ -11,7 +12,7 @@
 #include "commands/command_line.h"
 #include "commands/commands.h"
 #include "commands/generate.h"
-#include "commands/json_lines.h"
+#include "core/files/json_lines.h"
 #include "core/utf8.h"
 #include "experiments/environment.h"
 #include "kernels/backend.h"

@@ -9,9 +9,10 @@
 #include <string.h>
 
 #include "commands/generate.h"
-#include "commands/json_lines.h"
+#include "core/files/json_lines.h"
 #include "core/error.h"
 #include "core/files/mapped.h"
+#include "core/files/part.h"
 #include "core/json.h"
 #include "core/settings.h"
 #include "engine/prompts.h"
@@ -225,10 +226,10 @@ static bool read_sampling(struct batch *b, char **to, struct error *err)
     bool own = false;
     *to = NULL;
     for (int k = 0; stages[k] != NULL; k++)
-        own = own || !json_is_null(json_get(b->lines.object, stages[k]->name));
+        own = own || !json_is_null(json_get(b->lines.value, stages[k]->name));
     if (!own)
         return true;
-    struct settings *s = generate_sampling(b->g, b->lines.object, err);
+    struct settings *s = generate_sampling(b->g, b->lines.value, err);
     struct sampling read = { 0 };
     const bool ok = s != NULL && sampling_read(s, &read, err) && sampling_check(&read, b->g->target->used_vocab, err);
     struct text text = { 0 };
@@ -244,7 +245,7 @@ static bool read_sampling(struct batch *b, char **to, struct error *err)
 
 static bool read_number(struct batch *b, int64_t *to, struct error *err)
 {
-    const struct json *n = json_get(b->lines.object, "number");
+    const struct json *n = json_get(b->lines.value, "number");
     *to = json_is_null(n) ? b->read : json_int(n);
     if ((!json_is_null(n) && !json_is_int(n)) || *to < 0 || *to >= CONVERSATIONS)
         return fail(err, "number: expected an integer from 0 to %d, found %s", CONVERSATIONS - 1,
@@ -262,8 +263,8 @@ static bool read_prompt(struct batch *b, struct conversation **to, struct error 
     char *own = NULL;
     int64_t number;
     bool opening;
-    if (!prompt_of_line(b->lines.object, b->lines.lines.name, (int)b->lines.lines.number,
-                        (int)(b->read % CONVERSATIONS), &opening, &p, err))
+    if (!prompt_of_line(b->lines.value, b->lines.lines.name, (int)b->lines.lines.number, (int)(b->read % CONVERSATIONS),
+                        &opening, &p, err))
         return false;
     bool ok = (read_number(b, &number, err) && read_sampling(b, &own, err)) || json_lines_place(&b->lines, err);
     ok = ok && (p.ids != NULL || p.raw || speclab_target_has_chat(b->g->target, err));

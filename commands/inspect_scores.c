@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/files/part.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "commands/command_line.h"
@@ -16,7 +17,7 @@
 #include "commands/inspect_layers.h"
 #include "commands/text_passes.h"
 #include "engine/engine.h"
-#include "commands/json_lines.h"
+#include "core/files/json_lines.h"
 #include "engine/prompts.h"
 #include "kernels/backend.h"
 #include "models/model.h"

@@ -8,7 +8,7 @@
 #include "core/settings.h"
 #include "commands/inspect_texts.h"
 #include "engine/engine.h"
-#include "commands/json_lines.h"
+#include "core/files/json_lines.h"
 #include "models/paths.h"
 
 struct tokenize {

@@ -9,7 +9,7 @@
 
 #include "commands/command_line.h"
 #include "commands/commands.h"
-#include "commands/json_lines.h"
+#include "core/files/json_lines.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"

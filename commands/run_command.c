@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "core/error.h"
+#include "core/files/part.h"
 #include "experiments/cells.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"

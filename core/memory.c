@@ -128,3 +128,9 @@ void text_printf(struct text *t, const char *format, ...)
     text_add(t, s, n);
     free(s);
 }
+
+void ids_add(struct ids *ids, int32_t id)
+{
+    array_reserve(ids->id, ids->capacity, ids->n + 1);
+    ids->id[ids->n++] = id;
+}

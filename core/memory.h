@@ -3,6 +3,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 // Ends the program as a failed allocation does, for libraries that report such a failure. bytes: 0: unknown. What was
 // written to stdout is kept.
@@ -37,3 +38,10 @@ struct text {
 void text_add(struct text *t, const char *s, size_t n);
 void text_puts(struct text *t, const char *s);
 void text_printf(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// A growing list of token ids. Initialize with { 0 }; free() the array.
+struct ids {
+    int32_t *id;
+    size_t n, capacity;
+};
+void ids_add(struct ids *ids, int32_t id);

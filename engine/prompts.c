@@ -18,6 +18,7 @@
 
 #include "core/error.h"
 #include "core/files/input.h"
+#include "core/files/json_lines.h"
 #include "core/hash_map.h"
 #include "core/json.h"
 #include "core/memory.h"
@@ -261,16 +262,13 @@ bool prompt_of_line(const struct json *line, const char *path, int n, int number
     return ok;
 }
 
-static bool read_line(const char *path, int line, const char *text, size_t n, struct prompts *to, size_t *capacity,
-                      struct error *err)
+static bool read_line(const struct json *j, int line, struct prompts *to, size_t *capacity, struct error *err)
 {
-    struct json *j = json_parse_line(text, n, path, line, err);
     struct prompt p = { 0 };
-    bool ok = j != NULL && prompt_of_line(j, to->path, line, to->n, NULL, &p, err);
-    ok = ok && (!to->answered || read_answers(&(struct row){ path, line, j, err }, &p));
-    json_free(j);
+    bool ok = prompt_of_line(j, to->path, line, to->n, NULL, &p, err) &&
+              (!to->answered || read_answers(&(struct row){ to->path, line, j, err }, &p));
     if (ok && to->n == MAX_PROMPTS)
-        ok = fail(err, "%s:%d: expected at most %d prompts, found more", path, line, MAX_PROMPTS);
+        ok = fail(err, "%s:%d: expected at most %d prompts, found more", to->path, line, MAX_PROMPTS);
     if (!ok) {
         prompt_free(&p);
         return false;
@@ -280,30 +278,17 @@ static bool read_line(const char *path, int line, const char *text, size_t n, st
     return true;
 }
 
-static bool is_blank(const char *s, size_t n)
+static bool read_lines(struct text *text, struct prompts *to, struct error *err) // takes the text over
 {
-    for (size_t i = 0; i < n; i++)
-        if (s[i] != ' ' && s[i] != '\t' && s[i] != '\r')
-            return false;
-    return true;
-}
-
-static bool read_lines(const char *path, const struct text *text, struct prompts *to, struct error *err)
-{
-    const char *at = text->s, *end = text->s + text->n;
+    struct json_lines l;
     size_t capacity = 0;
-    if (text->n >= 2 && memcmp(at, "\x1F\x8B", 2) == 0)
-        return fail(err, "%s: expected JSON lines, found a gzip file; `gunzip -k` unpacks it", path);
-    if (text->n >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0)
-        at += 3; // a byte order mark
-    for (int line = 1; at < end; line++) {
-        const char *newline = memchr(at, '\n', (size_t)(end - at));
-        size_t n = (size_t)((newline != NULL ? newline : end) - at);
-        if (!is_blank(at, n) && !read_line(path, line, at, n, to, &capacity, err))
-            return false;
-        at += n + 1;
-    }
-    return to->n > 0 || fail(err, "%s: expected prompts, found none", path);
+    json_lines_of(&l, text, to->path);
+    bool ok = true;
+    while (ok && json_lines_value(&l, err))
+        ok = read_line(l.value, (int)l.lines.number, to, &capacity, err);
+    ok = ok && !l.failed;
+    json_lines_close(&l);
+    return ok && (to->n > 0 || fail(err, "%s: expected prompts, found none", to->path));
 }
 
 // ---- the file
@@ -345,13 +330,15 @@ static void apply_limits(struct prompts *p, int limit, int per_category)
 static bool read_file(struct prompts *to, struct error *err)
 {
     struct text text = { 0 };
-    bool ok = input_read(to->path, INPUT_STREAM, INPUT_TEXTS, &text, err) && read_lines(to->path, &text, to, err) &&
-              ids_differ(to, err);
+    bool ok = input_read(to->path, INPUT_STREAM, INPUT_TEXTS, &text, err);
+    if (ok && text.n >= 2 && memcmp(text.s, "\x1F\x8B", 2) == 0)
+        ok = fail(err, "%s: expected JSON lines, found a gzip file; `gunzip -k` unpacks it", to->path);
     if (ok)
         to->hash = hash_of(text.s, text.n);
-    else
-        prompts_free(to);
+    ok = ok && read_lines(&text, to, err) && ids_differ(to, err);
     free(text.s);
+    if (!ok)
+        prompts_free(to);
     return ok;
 }
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "commands/features/datastore.h"
-#include "commands/json_lines.h"
+#include "core/files/json_lines.h"
 #include "core/error.h"
 #include "core/files/input.h"
 #include "core/files/mapped.h"

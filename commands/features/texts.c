@@ -77,7 +77,7 @@ static bool read_mask(const struct json *line, size_t n, uint8_t *to, struct err
 
 static bool add(struct text_reader *r, struct texts *t, struct error *err)
 {
-    const struct json *line = r->lines.object;
+    const struct json *line = r->lines.value;
     struct ids ids = { 0 };
     if (json_is_null(json_get(line, "input_ids")))
         return fail(err, "expected \"input_ids\" and \"loss_mask\", as `speclab distill` writes them; a text "

@@ -2,7 +2,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "commands/json_lines.h"
+#include "core/files/json_lines.h"
 #include "core/digest.h"
 
 struct error;

@@ -184,6 +184,15 @@ void lines_begin(struct lines *l, int fd, const char *name)
     *l = (struct lines){ .name = name, .fd = fd };
 }
 
+void lines_of(struct lines *l, struct text *text, const char *name)
+{
+    text_add(text, "", 0); // so that there are a buffer, and room for a NUL behind the last line
+    *l = (struct lines){
+        .name = name, .fd = -1, .ended = true, .buffer = text->s, .end = text->n, .capacity = text->capacity
+    };
+    *text = (struct text){ 0 };
+}
+
 void lines_end(struct lines *l)
 {
     free(l->buffer);

@@ -47,6 +47,7 @@ struct lines {
     size_t begin, end, capacity;
 };
 void lines_begin(struct lines *l, int fd, const char *name);
+void lines_of(struct lines *l, struct text *text, const char *name); // lines of a text, which it takes over
 // Returns the next line without its '\n' and with a NUL after it; valid until the next call. Returns false at the end,
 // or with l->failed and err set if the line cannot be read or is longer than INPUT_LINE.
 bool lines_next(struct lines *l, char **line, size_t *n, struct error *err);

@@ -208,3 +208,8 @@ bool file_make_folders(const char *path)
     free(s);
     return ok;
 }
+
+bool stdout_failed(void)
+{
+    return fflush(stdout) != 0 || ferror(stdout);
+}

@@ -28,3 +28,5 @@ void part_abandon(struct part *p);                // removes the partial file, f
 
 bool part_file(const char *path, const void *bytes, size_t n, struct error *err); // writes a whole file
 bool file_make_folders(const char *path); // creates the parent folders of path; false if one could not be created
+
+bool stdout_failed(void); // flushes stdout; true if it no longer accepts output

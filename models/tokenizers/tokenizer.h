@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "core/digest.h"
-#include "models/tokenizers/ids.h"
+#include "core/memory.h"
 
 struct error;
 struct tokenizer;

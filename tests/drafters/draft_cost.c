@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "commands/json_lines.h"
+#include "core/files/json_lines.h"
 #include "core/json.h"
 #include "core/clock.h"
 #include "core/draft.h"
@@ -34,7 +34,7 @@ static void read_text(const char *path)
     if (!json_lines_open(&l, path, &err))
         stop(&err);
     while (text.n < SPACE && json_lines_next(&l, &err))
-        if (!json_read_ids(json_get(l.object, "input_ids"), "\"input_ids\"", VOCAB, &text, &err))
+        if (!json_read_ids(json_get(l.value, "input_ids"), "\"input_ids\"", VOCAB, &text, &err))
             stop(&err);
     if (l.failed || (text.n < SPACE && !fail(&err, "%s: expected %d tokens, found %zu", path, SPACE, text.n)))
         stop(&err);

@@ -1,6 +1,6 @@
 // fuzz_prompts.c - arbitrary bytes as a file of prompts, with and without answers, as lines of token ids, and as training texts.
 //
-// reader: engine/prompts.c commands/json_lines.c commands/features/texts.c core/json.c core/files/input.c
+// reader: engine/prompts.c core/files/json_lines.c commands/features/texts.c core/json.c core/files/input.c
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "commands/features/texts.h"
-#include "commands/json_lines.h"
+#include "core/files/json_lines.h"
 #include "engine/prompts.h"
 #include "tests/fuzz/fuzz.h"
 #include "models/tokenizers/tokenizer.h"
@@ -65,9 +65,9 @@ static void use_lines(const char *path)
     insist(json_lines_open(&l, path, &err));
     long line = 0;
     while (json_lines_next(&l, &err)) {
-        insist(l.lines.number > line && json_is_object(l.object));
+        insist(l.lines.number > line && json_is_object(l.value));
         line = l.lines.number;
-        char *text = json_write(l.object);
+        char *text = json_write(l.value);
         struct json *again = json_parse(text, strlen(text), "again", &err);
         insist(again != NULL);
         char *twice = json_write(again);
@@ -76,7 +76,7 @@ static void use_lines(const char *path)
         free(text);
         free(twice);
         const size_t before = ids.n;
-        if (!json_read_ids(json_get(l.object, "input_ids"), "\"input_ids\"", 100, &ids, &err))
+        if (!json_read_ids(json_get(l.value, "input_ids"), "\"input_ids\"", 100, &ids, &err))
             insist(!json_lines_place(&l, &err) && strncmp(err.text, path, strlen(path)) == 0);
         for (size_t i = before; i < ids.n; i++)
             insist(ids.id[i] >= 0 && ids.id[i] < 100);

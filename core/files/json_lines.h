@@ -1,4 +1,4 @@
-// json_lines.h - reader of JSON Lines files, one object at a time; errors name file and line.
+// json_lines.h - reads JSON Lines, one value at a time, and lists of token ids; errors name file and line.
 #pragma once
 #include <stdbool.h>
 
@@ -7,15 +7,19 @@
 struct error;
 struct ids;
 struct json;
+struct text;
 
 struct json_lines {
-    struct lines lines;  // blank lines are skipped but counted
-    struct json *object; // valid until the next call
+    struct lines lines; // blank lines are skipped but counted
+    struct json *value; // valid until the next call
     bool failed;
 };
 
 bool json_lines_open(struct json_lines *l, const char *path, struct error *err); // NULL or "-": stdin
-// Returns false at the end of the file, or with l->failed and err set on failure.
+void json_lines_of(struct json_lines *l, struct text *text, const char *name);   // takes the text over
+// Read the next value, and the next object: a line of any other kind is a failure. They return false at the end of the
+// file, or with l->failed and err set on failure.
+bool json_lines_value(struct json_lines *l, struct error *err);
 bool json_lines_next(struct json_lines *l, struct error *err);
 void json_lines_close(struct json_lines *l);
 // Puts "file:line: " of the last line before the message in err. Always returns false.

@@ -1,12 +1,12 @@
 // json_lines.c - lines and one JSON parser; positions in error messages refer to the file.
-#include "commands/json_lines.h"
+#include "core/files/json_lines.h"
 
 #include <string.h>
 
-#include "commands/command_line.h"
 #include "core/error.h"
+#include "core/files/part.h"
+#include "core/memory.h"
 #include "core/json.h"
-#include "models/tokenizers/tokenizer.h"
 
 bool json_lines_open(struct json_lines *l, const char *path, struct error *err)
 {
@@ -16,15 +16,21 @@ bool json_lines_open(struct json_lines *l, const char *path, struct error *err)
     return fd >= 0;
 }
 
+void json_lines_of(struct json_lines *l, struct text *text, const char *name)
+{
+    *l = (struct json_lines){ 0 };
+    lines_of(&l->lines, text, name);
+}
+
 bool json_lines_place(const struct json_lines *l, struct error *err)
 {
     return fail_in(err, (struct in_file){ l->lines.name, (int)l->lines.number, 0 }, "%s", err->text);
 }
 
-bool json_lines_next(struct json_lines *l, struct error *err)
+bool json_lines_value(struct json_lines *l, struct error *err)
 {
-    json_free(l->object);
-    l->object = NULL;
+    json_free(l->value);
+    l->value = NULL;
     for (;;) {
         char *text;
         size_t n;
@@ -36,19 +42,26 @@ bool json_lines_next(struct json_lines *l, struct error *err)
             text += 3, n -= 3;
         if (strspn(text, " \t\r\n") == n)
             continue;
-        l->object = json_parse_line(text, n, l->lines.name, (int)l->lines.number, err);
-        l->failed = !json_is_object(l->object);
-        if (l->object != NULL && l->failed) {
-            fail(err, "expected a JSON object, as in {\"text\": \"...\"}");
-            return json_lines_place(l, err);
-        }
+        l->value = json_parse_line(text, n, l->lines.name, (int)l->lines.number, err);
+        l->failed = l->value == NULL;
         return !l->failed;
     }
 }
 
+bool json_lines_next(struct json_lines *l, struct error *err)
+{
+    if (!json_lines_value(l, err))
+        return false;
+    l->failed = !json_is_object(l->value);
+    if (!l->failed)
+        return true;
+    fail(err, "expected a JSON object, as in {\"text\": \"...\"}");
+    return json_lines_place(l, err);
+}
+
 void json_lines_close(struct json_lines *l)
 {
-    json_free(l->object);
+    json_free(l->value);
     input_close(l->lines.fd);
     lines_end(&l->lines);
     *l = (struct json_lines){ 0 };
@@ -60,7 +73,7 @@ bool json_lines_each(const char *path, bool (*use)(void *self, const struct json
     struct json_lines l;
     bool ok = json_lines_open(&l, path, err);
     while (ok && !stdout_failed() && json_lines_next(&l, err))
-        ok = use(self, l.object, err) || json_lines_place(&l, err);
+        ok = use(self, l.value, err) || json_lines_place(&l, err);
     ok = ok && !l.failed;
     json_lines_close(&l);
     return ok;
