@@ -168,11 +168,13 @@ static bool all_finite(const float *x, int64_t n)
     return worst != 0x7F800000;
 }
 
+static bool (*const quantizers[TYPES])(const float *x, uint8_t *block) = {
+    [Q8_0] = q8_0, [Q4_0] = q4_0, [IQ4_NL] = iq4_nl, [IQ4_XS] = iq4_xs, [MXFP4] = mxfp4,
+};
+
 bool quantize_floats(enum type type, const float *x, int64_t n, void *to)
 {
-    assert((type == F32 || type == BF16 || type == Q8_0 || type == Q4_0 || type == IQ4_NL || type == IQ4_XS ||
-            type == MXFP4) &&
-           n % type_facts[type].block == 0);
+    assert((type == F32 || type == BF16 || quantizers[type] != NULL) && n % type_facts[type].block == 0);
     uint8_t *b = to;
     if (type == BF16)
         return bf16(x, n, b);
@@ -183,10 +185,6 @@ bool quantize_floats(enum type type, const float *x, int64_t n, void *to)
         return finite;
     bool ok = true;
     for (int64_t i = 0; i < n; i += type_facts[type].block, b += type_facts[type].bytes)
-        ok &= type == Q8_0     ? q8_0(x + i, b)
-              : type == Q4_0   ? q4_0(x + i, b)
-              : type == IQ4_NL ? iq4_nl(x + i, b)
-              : type == IQ4_XS ? iq4_xs(x + i, b)
-                               : mxfp4(x + i, b);
+        ok &= quantizers[type](x + i, b);
     return ok;
 }

@@ -12,6 +12,8 @@
 enum quantize { QUANTIZE_NONE, QUANTIZE_Q8_0, QUANTIZE_Q4_0 };
 #define QUANTIZE_CHOICES "none|q8_0|q4_0"
 
-// Converts n numbers, a multiple of the block size, to `type`: F32, BF16, Q8_0, Q4_0, IQ4_NL, IQ4_XS or MXFP4. Returns
-// false if a number or a block's scale is not finite in that type.
+// The types to which quantize_floats converts.
+#define CONVERTED_CHOICES "q4_0|q8_0|bf16|f32|iq4_nl|iq4_xs|mxfp4"
+// Converts n numbers, a multiple of the block size. Returns false if a number or a block's scale is not finite in that
+// type.
 bool quantize_floats(enum type type, const float *x, int64_t n, void *to);

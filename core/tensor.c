@@ -2,16 +2,10 @@
 
 #include <assert.h>
 
-// clang-format off
-const struct type_facts type_facts[TYPES] = {
-    [F32] = { "f32", 1, 4, 0 },       [F16] = { "f16", 1, 2, 1 },       [BF16] = { "bf16", 1, 2, 30 },
-    [Q8_0] = { "q8_0", 32, 34, 8 },   [Q4_0] = { "q4_0", 32, 18, 2 },   [Q4_1] = { "q4_1", 32, 20, 3 },
-    [Q5_0] = { "q5_0", 32, 22, 6 },   [Q5_1] = { "q5_1", 32, 24, 7 },   [Q4_K] = { "q4_k", 256, 144, 12 },
-    [Q5_K] = { "q5_k", 256, 176, 13 }, [Q6_K] = { "q6_k", 256, 210, 14 },
-    [IQ4_NL] = { "iq4_nl", 32, 18, 20 }, [IQ4_XS] = { "iq4_xs", 256, 136, 23 }, [MXFP4] = { "mxfp4", 32, 17, 39 },
-    [F8_E4M3] = { "f8_e4m3", 128, 132, -1 },
-};
-// clang-format on
+#include "core/settings.h"
+
+#define ROW(...) TYPE_FACTS(__VA_ARGS__),
+const struct type_facts type_facts[TYPES] = { ALL_TYPES(ROW) };
 
 const char *const activations_names[] = { "default", "f32", "bf16", "int8", NULL };
 
@@ -22,14 +16,14 @@ bool type_has_blocks(enum type type)
 
 bool type_is_quantized(enum type type)
 {
-    return type_has_blocks(type) && type != F8_E4M3;
+    return type_has_blocks(type) && type_facts[type].numbers != NUMBERS_E4M3;
 }
 
 enum activations activations_resolve(enum activations a, enum type type)
 {
     if (a != ACTIVATIONS_DEFAULT)
         return a;
-    const bool is_short = type == BF16 || type == F8_E4M3;
+    const bool is_short = type == BF16 || type_facts[type].numbers == NUMBERS_E4M3;
     return type_is_quantized(type) ? ACTIVATIONS_INT8 : is_short ? ACTIVATIONS_BF16 : ACTIVATIONS_F32;
 }
 
@@ -67,4 +61,12 @@ bool type_from_ggml(int ggml, enum type *type)
             return true;
         }
     return false;
+}
+
+enum type type_chosen(const char *choices, int i)
+{
+    enum type type = 0;
+    while (type < TYPES && choice_index(choices, type_facts[type].name) != i)
+        type++;
+    return type;
 }

@@ -71,34 +71,39 @@ static int64_t first_not_finite_f8(const uint8_t *b, int64_t n)
     return -1;
 }
 
-// In a block only the scale, and the minimum if there is one, are floats. The other numbers are integers.
+// Returns the first of n blocks of a type whose scale or minimum, floats of 16 bits, is not finite; -1: none.
+static int64_t first_not_finite_half(const struct type_facts *f, const uint8_t *b, int64_t n, uint16_t exponent)
+{
+    const bool has_min = f->scaling == SCALING_MIN || f->scaling == SCALING_SUPER;
+    const int64_t bad = first_not_finite_16(b + f->d_at, n, (size_t)f->bytes, exponent);
+    return bad < 0 && has_min ? first_not_finite_16(b + f->d_at + 2, n, (size_t)f->bytes, exponent) : bad;
+}
+
+// In a block only the scale, and the minimum if there is one, are floats, except in types of small floats.
 int64_t first_row_not_finite(const struct tensor *t)
 {
     enum { F16_EXPONENT = 0x7c00, BF16_EXPONENT = 0x7f80 };
-    static const struct {
-        int n, at[2]; // float16 numbers of a block, and their byte offsets
-    } scales[TYPES] = {
-        [Q8_0] = { 1, { 0 } },    [Q4_0] = { 1, { 0 } },    [Q4_1] = { 2, { 0, 2 } }, [Q5_0] = { 1, { 0 } },
-        [Q5_1] = { 2, { 0, 2 } }, [Q4_K] = { 2, { 0, 2 } }, [Q5_K] = { 2, { 0, 2 } }, [Q6_K] = { 1, { 208 } },
-        [IQ4_NL] = { 1, { 0 } },  [IQ4_XS] = { 1, { 0 } },
-    };
-    int64_t elements = t->rows * t->width, bad = -1;
-    if (t->type == F32)
-        bad = first_not_finite_32(t->data, elements);
-    else if (t->type == F16)
-        bad = first_not_finite_halves(t->data, elements, F16_EXPONENT);
-    else if (t->type == BF16)
-        bad = first_not_finite_halves(t->data, elements, BF16_EXPONENT);
-    else {
-        const struct type_facts *f = &type_facts[t->type];
-        for (int i = 0; i < scales[t->type].n && bad < 0; i++)
-            bad = first_not_finite_16((const uint8_t *)t->data + scales[t->type].at[i], elements / f->block,
-                                      (size_t)f->bytes, F16_EXPONENT);
-        if (t->type == MXFP4)
-            bad = first_not_finite_mxfp4(t->data, elements / f->block);
-        if (t->type == F8_E4M3)
-            bad = first_not_finite_f8(t->data, elements / f->block);
-        bad = bad < 0 ? bad : bad * f->block;
+    const struct type_facts *f = &type_facts[t->type];
+    const int64_t elements = t->rows * t->width, blocks = elements / f->block;
+    int64_t bad = -1;
+    switch (f->scaling) {
+    case SCALING_NONE:
+        bad = t->type == F32
+                  ? first_not_finite_32(t->data, elements)
+                  : first_not_finite_halves(t->data, elements, t->type == F16 ? F16_EXPONENT : BF16_EXPONENT);
+        break;
+    case SCALING_POWER:
+        bad = first_not_finite_mxfp4(t->data, blocks);
+        break;
+    case SCALING_FLOAT:
+        bad = first_not_finite_f8(t->data, blocks);
+        break;
+    case SCALING_HALF:
+    case SCALING_MIN:
+    case SCALING_SUPER:
+    case SCALING_SUB_BLOCK:
+        bad = first_not_finite_half(f, t->data, blocks, F16_EXPONENT);
+        break;
     }
-    return bad < 0 ? -1 : bad / t->width;
+    return bad < 0 ? -1 : bad * f->block / t->width;
 }

@@ -39,8 +39,7 @@ const char *const kv_names[] = { "default", "f32", "bf16", "q8_0" };
 
 enum type kv_type_resolve(enum kv_type wanted)
 {
-    static const enum type of[] = { [KV_DEFAULT] = F32, [KV_F32] = F32, [KV_BF16] = BF16, [KV_Q8_0] = Q8_0 };
-    return of[wanted];
+    return wanted == KV_DEFAULT ? F32 : type_chosen(KV_CHOICES, wanted);
 }
 
 bool kv_fits(const struct kv_shape *s, struct error *err)

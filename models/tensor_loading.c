@@ -22,10 +22,9 @@ enum { QUANTIZED_ROWS = 256 }; // rows that are converted at a time
 // Returns the type of a matrix once it is loaded.
 static enum type loaded_type(const struct tensor_loader *c, enum type type, int64_t width)
 {
-    static const enum type types[] = { [QUANTIZE_Q8_0] = Q8_0, [QUANTIZE_Q4_0] = Q4_0 };
-    if (c->quantize == QUANTIZE_NONE || type_is_quantized(type) || width % type_facts[types[c->quantize]].block != 0)
-        return type;
-    return types[c->quantize];
+    const enum type wanted = type_chosen(QUANTIZE_CHOICES, c->quantize); // TYPES: none
+    const bool changes = wanted != TYPES && !type_is_quantized(type) && width % type_facts[wanted].block == 0;
+    return changes ? wanted : type;
 }
 
 // Returns the type that most of the bytes have.

@@ -58,8 +58,7 @@ static void add_tensor(struct weights *w, const struct safetensor *t, const char
     to->file = file;
     to->fp8 = w->fp8.used && strncmp(name, "model.layers.", 13) == 0;
     for (enum type k = 0; k < TYPES; k++)
-        if ((k == F32 || k == F16 || k == BF16 || (k == F8_E4M3 && to->fp8)) &&
-            strcasecmp(type_facts[k].name, t->dtype) == 0) {
+        if ((!type_has_blocks(k) || (k == F8_E4M3 && to->fp8)) && strcmp(type_facts[k].file_name, t->dtype) == 0) {
             type = k;
             to->known = true;
         }

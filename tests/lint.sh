@@ -103,6 +103,12 @@ done < <(files -z -- ':!*.json' ':!*.jsonl' ':!*.model' ':!*.safetensors' ':!tes
 # Files are boundaries: no circles of calls, and declarations with their definitions. Needs a build; says so where there is none.
 tests/boundaries.py || [ $? = 77 ] || bad=1
 
+# A type of quantized numbers is a row of core/tensor.h: other code names none of those that have no use of their own.
+while read -r file; do
+    violation "$file names a type of core/tensor.h"
+done < <(files $folders | grep -E '\.(c|h|cu)$' | grep -vxE 'core/(tensor\.h|quantize\.c)|kernels/(cpu/blocks|cuda/unpack)\.h' |
+    xargs perl -ne 's|//.*||; s/"(?:\\.|[^"\\])*"//g; print "$ARGV\n" if /\b(?:Q4_1|Q5_[01]|Q[456]_K|IQ4_NL|IQ4_XS|MXFP4)\b/' | sort -u)
+
 # Random numbers come from sampling/rng.h only.
 grep -nE '\b(rand|random|drand48|srand)\(' -r --include='*.[ch]' ${folders%% results*} && violation "random numbers come from sampling/rng.h only"
 

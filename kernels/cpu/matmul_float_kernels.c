@@ -168,15 +168,13 @@ static void tile_quantized(float (*to)[PANEL], const struct packed *w, const uin
                            const float (*scale)[2][PANEL], const float (*min)[PANEL], int groups)
 {
     switch (w->type) {
-#define TILE_OF(T) \
+#define TILE_OF(T, ...) \
     case T: \
         tile_quants(quant_formats[T], to, group, w->group, scale, min, groups); \
         break;
         QUANTIZED_TYPES(TILE_OF)
-    case F8_E4M3:
+    default: // small floats
         tile_f8(to, group, scale, groups);
-        break;
-    default:
         break;
     }
 }

@@ -331,7 +331,7 @@ INLINE void dots(struct quant_format f, int m, float *sums, const uint8_t *group
     case M: \
         dots(f, M, sums, group, w->group, plain, t->scale[p], t->min[p], groups, x, next, bytes); \
         break;
-#define DOTS_OF_TYPE(T) \
+#define DOTS_OF_TYPE(T, ...) \
     case T: { \
         const struct quant_format f = quant_formats[T]; \
         switch (rows) { \

@@ -2,6 +2,7 @@
 // number is computed.
 #include <string.h>
 
+#include "kernels/cpu/blocks.h"
 #include "kernels/cpu/packed.h"
 
 static size_t up_to_64(size_t n)
@@ -33,7 +34,7 @@ static void pack_floats(const struct packed *p, uint8_t *to, const uint8_t *row,
 }
 
 // Stores the numbers q (0 .. 63) of a group: bits 0..3 and, for 5- and 6-bit types, the high bits.
-static void pack_quants(const struct packed *p, uint8_t *to, const uint8_t q[GROUP], int lane)
+static void pack_quants(const struct packed *p, uint8_t *to, const uint8_t *q, int lane)
 {
     uint32_t high_bits[2] = { 0, 0 };
     for (int k = 0; k < GROUP / 2; k++)
@@ -54,101 +55,57 @@ static void pack_half(uint8_t *to, int lane, const uint8_t *half)
     memcpy(to + 2 * lane, half, 2);
 }
 
-// Packs a block of 32 with a half as scale (a byte in mxfp4) and, for q4_1 and q5_1, another half as minimum.
-static void pack_group(const struct packed *p, uint8_t *scales, uint8_t *to, const uint8_t *b, int lane)
+// Stores what scales and moves the numbers of group g, of which the block itself has d and its minimum at `d`.
+static void pack_scales(const struct packed *p, uint8_t *scales, const uint8_t *d, const struct block_group *x, int g,
+                        int lane)
 {
-    const bool has_min = quant_formats[p->type].has_min;
-    uint8_t q[GROUP];
-    if (p->type == MXFP4)
-        scales[lane] = *b++;
-    else {
-        pack_half(scales, lane, b);
-        b += 2;
-    }
-    if (has_min) {
-        pack_half(scales + 32, lane, b);
-        b += 2;
-    }
-    if (p->type == Q8_0) {
-        for (int k = 0; k < GROUP; k++)
-            to[k / 4 * 4 * PANEL + lane * 4 + k % 4] = b[k] ^ 0x80;
+    const struct quant_format *f = &quant_formats[p->type];
+    uint8_t *own = scales + f->head + g * f->each;
+    switch (f->scaling) {
+    case SCALING_FLOAT:
+        memcpy(scales + 4 * lane, d, 4);
         return;
+    case SCALING_POWER:
+        own[lane] = x->scale[0];
+        return;
+    case SCALING_SUPER:
+        own[lane] = x->scale[0];
+        own[PANEL + lane] = x->min;
+        break;
+    case SCALING_SUB_BLOCK:
+        own[lane] = x->scale[0];
+        if (f->half_scales)
+            own[PANEL + lane] = x->scale[1];
+        break;
+    default:
+        break;
     }
-    const uint8_t *high = b;
-    b += p->group == 320 ? 4 : 0;
-    for (int k = 0; k < GROUP; k++) {
-        q[k] = k < 16 ? b[k] & 15 : b[k - 16] >> 4;
-        if (p->group == 320)
-            q[k] = (uint8_t)(q[k] | (high[k / 8] >> k % 8 & 1) << 4);
-    }
-    pack_quants(p, to, q, lane);
+    pack_half(scales, lane, d);
+    if (f->has_min)
+        pack_half(scales + 2 * PANEL, lane, d + 2);
 }
 
-static void pack_super_4_5(const struct packed *p, uint8_t *scales, uint8_t *to, const uint8_t *b, int lane)
+static void pack_block(const struct packed *p, uint8_t *scales, uint8_t *to, const uint8_t *b, int lane)
 {
-    const uint8_t *s = b + 4, *high = b + 16, *low = b + (p->type == Q5_K ? 48 : 16);
-    pack_half(scales, lane, b);
-    pack_half(scales + 32, lane, b + 2);
-    for (int g = 0; g < 8; g++) {
-        uint8_t *pair = scales + 64 + 32 * g, q[GROUP];
-        pair[lane] = g < 4 ? s[g] & 63 : (uint8_t)((s[g + 4] & 15) | s[g - 4] >> 6 << 4);
-        pair[PANEL + lane] = g < 4 ? s[g + 4] & 63 : (uint8_t)(s[g + 4] >> 4 | s[g] >> 6 << 4);
-        for (int k = 0; k < GROUP; k++) {
-            q[k] = low[g / 2 * 32 + k] >> (4 * (g % 2)) & 15;
-            if (p->type == Q5_K)
-                q[k] = (uint8_t)(q[k] | (high[k] >> g & 1) << 4);
-        }
-        pack_quants(p, to + (size_t)g * p->group, q, lane);
+#define READ(TYPE, name, ...) [TYPE] = read_##name,
+    static struct block_group (*const read[TYPES])(const uint8_t *b, int g) = { BLOCK_TYPES(READ) };
+    for (int g = 0; g < type_facts[p->type].block / GROUP; g++, to += p->group) {
+        const struct block_group x = read[p->type](b, g);
+        const uint8_t *q = (const uint8_t *)x.q;
+        pack_scales(p, scales, b + type_facts[p->type].d_at, &x, g, lane);
+        if (p->group < 512)
+            pack_quants(p, to, q, lane);
+        for (int t = 0; p->group == 512 && t < GROUP / 4; t++)
+            memcpy(to + t * 4 * PANEL + lane * 4, q + 4 * t, 4);
     }
-}
-
-static void pack_super_6(const struct packed *p, uint8_t *scales, uint8_t *to, const uint8_t *b, int lane)
-{
-    pack_half(scales, lane, b + 208);
-    for (int g = 0; g < 8; g++) { // each has 32 numbers: a quarter of 128
-        const uint8_t *low = b + 64 * (g / 4) + 32 * (g % 2), *high = b + 128 + 32 * (g / 4);
-        uint8_t q[GROUP];
-        for (int s = 0; s < 2; s++)
-            scales[32 + 32 * g + PANEL * s + lane] = b[192 + 2 * g + s];
-        for (int k = 0; k < GROUP; k++)
-            q[k] = (uint8_t)((low[k] >> (g % 4 >= 2 ? 4 : 0) & 15) | (high[k] >> (2 * (g % 4)) & 3) << 4);
-        pack_quants(p, to + (size_t)g * p->group, q, lane);
-    }
-}
-
-static void pack_super_iq4(const struct packed *p, uint8_t *scales, uint8_t *to, const uint8_t *b, int lane)
-{
-    const int high = b[2] | b[3] << 8;
-    pack_half(scales, lane, b);
-    for (int g = 0; g < 8; g++) {
-        const uint8_t *codes = b + 8 + 16 * g;
-        uint8_t q[GROUP];
-        scales[32 + PANEL * g + lane] =
-            (uint8_t)(((b[4 + g / 2] >> (4 * (g % 2)) & 15) | (high >> (2 * g) & 3) << 4) - 32);
-        for (int k = 0; k < GROUP; k++)
-            q[k] = k < 16 ? codes[k] & 15 : codes[k - 16] >> 4;
-        pack_quants(p, to + (size_t)g * p->group, q, lane);
-    }
-}
-
-static void pack_f8(const struct packed *p, uint8_t *scales, uint8_t *to, const uint8_t *b, int lane)
-{
-    memcpy(scales + 4 * lane, b, 4);
-    for (int k = 0; k < type_facts[F8_E4M3].block; k++)
-        to[(size_t)(k / GROUP) * p->group + (size_t)(k % GROUP / 4 * 4 * PANEL + lane * 4 + k % 4)] = b[4 + k];
 }
 
 void pack_panel(const struct packed *p, struct tensor w, int64_t number)
 {
-    static void (*const packs[TYPES])(const struct packed *, uint8_t *, uint8_t *, const uint8_t *,
-                                      int) = { [Q4_K] = pack_super_4_5,
-                                               [Q5_K] = pack_super_4_5,
-                                               [Q6_K] = pack_super_6,
-                                               [IQ4_XS] = pack_super_iq4,
-                                               [F8_E4M3] = pack_f8 };
     const struct quant_format *f = &quant_formats[w.type];
     uint8_t *to = p->data + (size_t)number * p->panel;
     const size_t row_bytes = type_row_bytes(w.type, w.width), block = (size_t)type_facts[w.type].bytes;
+    const size_t groups = (size_t)(type_facts[w.type].block / GROUP);
     const int64_t blocks = w.width / type_facts[w.type].block;
     memset(to, 0, p->panel);
     for (int lane = 0; lane < PANEL && number * PANEL + lane < w.rows; lane++) {
@@ -157,8 +114,7 @@ void pack_panel(const struct packed *p, struct tensor w, int64_t number)
             pack_floats(p, to, row, lane);
             continue;
         }
-        for (size_t i = 0; i < (size_t)blocks; i++) // each has `super` groups
-            (packs[w.type] != NULL ? packs[w.type] : pack_group)(
-                p, to + i * f->stride, to + p->quants + i * f->super * p->group, row + i * block, lane);
+        for (size_t i = 0; i < (size_t)blocks; i++) // its groups have one stride of scales
+            pack_block(p, to + i * f->stride, to + p->quants + i * groups * p->group, row + i * block, lane);
     }
 }

@@ -53,18 +53,15 @@ struct packed {
 struct packed packed_shape(struct tensor w);                              // has sizes only: data is NULL
 void pack_panel(const struct packed *p, struct tensor w, int64_t number); // rows beyond the last of w are zeros
 
-// The types with blocks for which there are products of bytes.
-#define QUANTIZED_TYPES(OF) \
-    OF(Q8_0) OF(Q4_0) OF(Q4_1) OF(Q5_0) OF(Q5_1) OF(Q4_K) OF(Q5_K) OF(Q6_K) OF(IQ4_NL) OF(IQ4_XS) OF(MXFP4)
-
 // The sixteen numbers of the codes of 4-bit types, + 128 (ggml-common.h).
 static const uint8_t iq4_numbers[16] = { 1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241 };
 // Twice the four-bit floats (a sign, two bits of exponent, one of mantissa), + 128.
 static const uint8_t mxfp4_numbers[16] = { 128, 129, 130, 131, 132, 134, 136, 140,
                                            128, 127, 126, 125, 124, 122, 120, 116 };
 
-// The form in which a panel stores a type with blocks.
+// The form in which a panel stores a type with blocks. It follows from the type's row.
 struct quant_format {
+    enum scaling scaling;
     int bits;             // bits of a number
     bool has_min;         // a minimum is added to the numbers of a group
     bool half_scales;     // each half of a group has its own scale
@@ -74,20 +71,24 @@ struct quant_format {
     // Scales: each `super` groups have `stride` bytes. A group has `each` of them, after the first `head`.
     uint16_t super, stride, head, each;
 };
-static const struct quant_format quant_formats[TYPES] = {
-    [Q8_0] = { 8, false, false, true, NULL, 512, 1, 32, 0, 0 },
-    [Q4_0] = { 4, false, false, true, NULL, 256, 1, 32, 0, 0 },
-    [Q4_1] = { 4, true, false, true, NULL, 256, 1, 64, 0, 0 },
-    [Q5_0] = { 5, false, false, true, NULL, 320, 1, 32, 0, 0 },
-    [Q5_1] = { 5, true, false, true, NULL, 320, 1, 64, 0, 0 },
-    [Q4_K] = { 4, true, false, false, NULL, 256, 8, 320, 64, 32 },
-    [Q5_K] = { 5, true, false, false, NULL, 320, 8, 320, 64, 32 },
-    [Q6_K] = { 6, false, true, false, NULL, 384, 8, 288, 32, 32 },
-    [IQ4_NL] = { 8, false, false, true, iq4_numbers, 256, 1, 32, 0, 0 },
-    [IQ4_XS] = { 8, false, false, false, iq4_numbers, 256, 8, 160, 32, 16 },
-    [MXFP4] = { 8, false, false, false, mxfp4_numbers, 256, 1, 16, 0, 0 },
-    [F8_E4M3] = { 8, false, false, false, NULL, 512, 4, 64, 0, 0 },
-};
+#define SCALES_HALF(sub_blocks) 1, 32, 0, 0
+#define SCALES_MIN(sub_blocks) 1, 64, 0, 0
+#define SCALES_SUPER(sub_blocks) 8, 320, 64, 32
+#define SCALES_SUB_BLOCK(sub_blocks) 8, 32 + 8 * 16 * (sub_blocks), 32, 16 * (sub_blocks)
+#define SCALES_POWER(sub_blocks) 1, 16, 0, 0
+#define SCALES_FLOAT(sub_blocks) 4, 64, 0, 0
+#define QUANT_FORMAT(TYPE, name, block, bytes, ggml, stored, numbers, scaling, d_at) \
+    [TYPE] = { SCALING_##scaling, \
+               NUMBERS_##numbers == NUMBERS_INT ? (stored) : 8, \
+               SCALING_##scaling == SCALING_MIN || SCALING_##scaling == SCALING_SUPER, \
+               SCALING_##scaling == SCALING_SUB_BLOCK && NUMBERS_##numbers == NUMBERS_INT, \
+               SCALING_##scaling == SCALING_HALF || SCALING_##scaling == SCALING_MIN, \
+               NUMBERS_##numbers == NUMBERS_IQ4    ? iq4_numbers \
+               : NUMBERS_##numbers == NUMBERS_E2M1 ? mxfp4_numbers \
+                                                   : NULL, \
+               64 * (stored), \
+               SCALES_##scaling(NUMBERS_##numbers == NUMBERS_INT ? 2 : 1) },
+static const struct quant_format quant_formats[TYPES] = { BLOCK_TYPES(QUANT_FORMAT) };
 
 // Returns the offset of the scales of group g in a panel.
 static inline size_t packed_scales_at(enum type type, int64_t g)

@@ -41,10 +41,16 @@ INLINE vu low_quad(int bits, const uint8_t *group, int t, int v)
     return q;
 }
 
+// Returns what a scale is multiplied by to match quad().
+INLINE float to_top(struct quant_format f)
+{
+    return 1.0f / (float)(1 << (8 - f.bits));
+}
+
 // Return W lanes of a group's plain scales at s, divided to match quad(), and of its minimums.
 INLINE vf plain_scale(struct quant_format f, const uint8_t *s, int lane)
 {
-    return halves(s + 2 * lane) * splat(1.0f / (float)(1 << (8 - f.bits)));
+    return halves(s + 2 * lane) * splat(to_top(f));
 }
 
 INLINE vf plain_min(const uint8_t *s, int lane)
@@ -69,24 +75,20 @@ INLINE void unpack_scales(enum type type, struct tile *t, int p, int g, const ui
     for (int v = 0; v < V; v++) {
         const int at = v * W;
         float *scale = t->scale[p][g][0] + at, *min = t->min[p][g] + at;
-        switch (type) {
-        case Q4_K:
-        case Q5_K:
-            store(scale, halves(of_super + 2 * at) * unsigned_bytes(s + at) * splat(type == Q4_K ? 0x1p-4f : 0x1p-3f));
+        switch (f.scaling) {
+        case SCALING_SUPER:
+            store(scale, halves(of_super + 2 * at) * unsigned_bytes(s + at) * splat(to_top(f)));
             store(min, -(halves(of_super + 32 + 2 * at) * unsigned_bytes(s + PANEL + at)));
             break;
-        case Q6_K:
-            for (int half = 0; half < 2; half++)
+        case SCALING_SUB_BLOCK:
+            for (int half = 0; half < (f.half_scales ? 2 : 1); half++)
                 store(t->scale[p][g][half] + at,
-                      halves(of_super + 2 * at) * splat(0x1p-2f) * signed_bytes(s + half * PANEL + at));
+                      halves(of_super + 2 * at) * splat(to_top(f)) * signed_bytes(s + half * PANEL + at));
             break;
-        case IQ4_XS:
-            store(scale, halves(of_super + 2 * at) * signed_bytes(s + at));
-            break;
-        case F8_E4M3:
+        case SCALING_FLOAT:
             store(scale, load((const float *)(const void *)s + at));
             break;
-        case MXFP4:
+        case SCALING_POWER:
             store(scale, half_powers(s + at));
             break;
         default:
@@ -107,12 +109,11 @@ INLINE void unpack_scales_of(enum type type, struct tile *t, int p, const uint8_
 static void load_scales(struct tile *t, int p, const struct packed *w, const uint8_t *panel, int64_t first, int n)
 {
     switch (w->type) {
-#define SCALES_OF(T) \
+#define SCALES_OF(T, ...) \
     case T: \
         unpack_scales_of(T, t, p, panel, first, n); \
         break;
-        QUANTIZED_TYPES(SCALES_OF)
-        SCALES_OF(F8_E4M3)
+        BLOCK_TYPES(SCALES_OF)
     default:
         break;
     }

@@ -29,15 +29,6 @@ namespace DEVICE_SPACE
 enum { TILE = 16, GROUP = 32, SUPER = 256, SLICES = 8 };
 // FORM_IQ4: codes for sixteen numbers; FORM_E2M1, FORM_E4M3: floats of four and of eight bits.
 enum form { FORM_RAW, FORM_BF16, FORM_F16, FORM_INT8, FORM_INT4, FORM_IQ4, FORM_E2M1, FORM_E4M3 };
-enum scaling {
-    SCALING_NONE,
-    SCALING_HALF,
-    SCALING_MIN,
-    SCALING_SUPER,
-    SCALING_SUB_BLOCK,
-    SCALING_POWER,
-    SCALING_FLOAT
-};
 
 __host__ __device__ constexpr int form_bits(int form)
 {

@@ -117,54 +117,19 @@ static __global__ void pack_scales(const __grid_constant__ struct panel w)
         p->supers[(((w.first + tile) * (p->units / 4) + unit / 4) * 8 + g) * super_words(p->scaling) + i] = super[i];
 }
 
-static enum scaling scaling_of(enum type type)
-{
-    switch (type) {
-    case Q8_0:
-    case Q4_0:
-    case Q5_0:
-    case IQ4_NL:
-        return SCALING_HALF;
-    case Q4_1:
-    case Q5_1:
-        return SCALING_MIN;
-    case Q4_K:
-    case Q5_K:
-        return SCALING_SUPER;
-    case Q6_K:
-    case IQ4_XS:
-        return SCALING_SUB_BLOCK;
-    case MXFP4:
-        return SCALING_POWER;
-    case F8_E4M3:
-        return SCALING_FLOAT;
-    default:
-        return SCALING_NONE;
-    }
-}
-
 static enum form form_of(enum type type)
 {
-    switch (type) {
-    case F32:
-        return FORM_RAW;
-    case F16:
-        return FORM_F16;
-    case BF16:
-        return FORM_BF16;
-    case Q4_0:
-    case Q4_1:
-    case Q4_K:
-        return FORM_INT4;
-    case IQ4_NL:
-    case IQ4_XS:
+    switch (type_facts[type].numbers) {
+    case NUMBERS_INT:
+        return type_facts[type].bits == 4 ? FORM_INT4 : FORM_INT8;
+    case NUMBERS_IQ4:
         return FORM_IQ4;
-    case MXFP4:
+    case NUMBERS_E2M1:
         return FORM_E2M1;
-    case F8_E4M3:
+    case NUMBERS_E4M3:
         return FORM_E4M3;
     default:
-        return FORM_INT8;
+        return type == F32 ? FORM_RAW : type == F16 ? FORM_F16 : FORM_BF16;
     }
 }
 
@@ -304,12 +269,12 @@ struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations 
     p.type = w.type;
     p.activations = a;
     p.form = c->cublas != NULL || a == ACTIVATIONS_F32 ? FORM_RAW : form_of(w.type);
-    p.scaling = scaling_of(w.type);
+    p.scaling = type_facts[w.type].scaling;
     p.rows = w.rows;
     p.k = w.width;
     p.tiles = blocks_for(w.rows, TILE);
     p.units = blocks_for(w.width, form_unit(p.form));
-    p.zero = w.type == Q4_0 ? 8 : 0;
+    p.zero = form_of(w.type) == FORM_INT4 && !has_offset(p.scaling) ? 8 : 0;
     const struct parts parts = parts_of(&p, w);
     const size_t bytes = parts.quants + parts.scales + parts.supers, row_bytes = type_row_bytes(w.type, w.width);
     uint8_t *to = (uint8_t *)c->backend.alloc(&c->backend, bytes);

@@ -1,7 +1,7 @@
 // unpack.h - GGUF's quantized blocks, one number at a time: quantized value, scale and minimum. For packing (once), embedding
 // rows (few) and the reference products of matmul_plain.cu. For .cu files only.
 //
-// Layouts: block_q4_0 and its relatives of ggml (ggml-common.h), as in kernels/cpu/dequantize.h.
+// Layouts: block_q4_0 and its relatives of ggml (ggml-common.h), as in kernels/cpu/blocks.h.
 #pragma once
 #include "kernels/cuda/packed.h"
 
@@ -10,42 +10,27 @@ namespace DEVICE_SPACE
 
 __host__ __device__ constexpr int block_numbers(enum type type)
 {
-    return type == Q4_K || type == Q5_K || type == Q6_K || type == IQ4_XS ? 256
-           : type == F8_E4M3                                              ? 128
-           : type == F32 || type == F16 || type == BF16                   ? 1
-                                                                          : 32;
+    switch (type) {
+#define CASE(TYPE, name, numbers, ...) \
+    case TYPE: \
+        return numbers;
+        ALL_TYPES(CASE)
+#undef CASE
+    default:
+        return 1;
+    }
 }
 
 __host__ __device__ constexpr int block_bytes(enum type type)
 {
     switch (type) {
-    case F32:
-        return 4;
-    case Q8_0:
-        return 34;
-    case Q4_0:
-    case IQ4_NL:
-        return 18;
-    case Q4_1:
-        return 20;
-    case Q5_0:
-        return 22;
-    case Q5_1:
-        return 24;
-    case Q4_K:
-        return 144;
-    case Q5_K:
-        return 176;
-    case Q6_K:
-        return 210;
-    case IQ4_XS:
-        return 136;
-    case MXFP4:
-        return 17;
-    case F8_E4M3:
-        return 132;
+#define CASE(TYPE, name, numbers, bytes, ...) \
+    case TYPE: \
+        return bytes;
+        ALL_TYPES(CASE)
+#undef CASE
     default:
-        return 2;
+        return 1;
     }
 }
 

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "core/tensor.h"
+
 // gguf_open has checked that the raw bytes lie in the file; they are unaligned and little-endian.
 static bool int_at(enum gguf_type type, const uint8_t *raw, uint64_t i, int64_t *to)
 {
@@ -104,14 +106,14 @@ double gguf_array_real(const struct gguf_value *array, uint64_t i)
 
 const char *gguf_type_name(int ggml_type)
 {
-    static const char *const name[] = {
-        [0] = "F32",     [1] = "F16",    [2] = "Q4_0",     [3] = "Q4_1",    [6] = "Q5_0",     [7] = "Q5_1",
-        [8] = "Q8_0",    [9] = "Q8_1",   [10] = "Q2_K",    [11] = "Q3_K",   [12] = "Q4_K",    [13] = "Q5_K",
-        [14] = "Q6_K",   [15] = "Q8_K",  [16] = "IQ2_XXS", [17] = "IQ2_XS", [18] = "IQ3_XXS", [19] = "IQ1_S",
-        [20] = "IQ4_NL", [21] = "IQ3_S", [22] = "IQ2_S",   [23] = "IQ4_XS", [24] = "I8",      [25] = "I16",
-        [26] = "I32",    [27] = "I64",   [28] = "F64",     [29] = "IQ1_M",  [30] = "BF16",    [34] = "TQ1_0",
-        [35] = "TQ2_0",  [39] = "MXFP4",
+    static const char *const unsupported[] = {
+        [9] = "Q8_1",     [10] = "Q2_K",  [11] = "Q3_K",  [15] = "Q8_K",  [16] = "IQ2_XXS", [17] = "IQ2_XS",
+        [18] = "IQ3_XXS", [19] = "IQ1_S", [21] = "IQ3_S", [22] = "IQ2_S", [24] = "I8",      [25] = "I16",
+        [26] = "I32",     [27] = "I64",   [28] = "F64",   [29] = "IQ1_M", [34] = "TQ1_0",   [35] = "TQ2_0",
     };
-    bool listed = ggml_type >= 0 && (size_t)ggml_type < sizeof(name) / sizeof(*name) && name[ggml_type] != NULL;
-    return listed ? name[ggml_type] : "unknown type";
+    enum type type;
+    if (type_from_ggml(ggml_type, &type))
+        return type_facts[type].file_name;
+    const bool listed = ggml_type >= 0 && (size_t)ggml_type < sizeof(unsupported) / sizeof(*unsupported);
+    return listed && unsupported[ggml_type] != NULL ? unsupported[ggml_type] : "unknown type";
 }

@@ -13,6 +13,7 @@
 #include "core/files/mapped.h"
 #include "core/memory.h"
 #include "core/options.h"
+#include "core/quantize.h"
 #include "core/settings.h"
 #include "models/formats/gguf.h"
 #include "models/formats/shape_stock.h"
@@ -43,9 +44,8 @@ struct sizes { // experts 0: no mixture
 };
 
 #define AT(field) offsetof(struct sizes, field)
-static const enum type types[] = { Q4_0, Q8_0, BF16, F32, IQ4_NL, IQ4_XS, MXFP4 };
 static const struct option options[] = {
-    { "type", OPTION_CHOICE, AT(type), "q4_0", "", 0, 0, "q4_0|q8_0|bf16|f32|iq4_nl|iq4_xs|mxfp4" },
+    { "type", OPTION_CHOICE, AT(type), "q4_0", "", 0, 0, CONVERTED_CHOICES },
     { "layers", OPTION_INT, AT(layers), NULL, "", 1, 1024, NULL },
     { "width", OPTION_INT, AT(width), NULL, "", 1, 1 << 20, NULL },
     { "heads", OPTION_INT, AT(heads), NULL, "", 1, 4096, NULL },
@@ -68,7 +68,7 @@ enum { EXPERT_OPTIONS = 10 };
 
 static bool check(const struct sizes *s, struct error *err)
 {
-    const enum type type = types[s->type];
+    const enum type type = type_chosen(CONVERTED_CHOICES, s->type);
     const int block = type_facts[type].block;
     if (s->width % block != 0 || s->hidden % block != 0 || s->heads * s->head_dim % block != 0)
         return fail(err, "width %d, hidden %d and heads * head_dim %d must be multiples of %s's block size %d",
@@ -324,7 +324,7 @@ static bool write_model(struct generator *m, int fd, struct mapped_parts *parts,
 static int generate(const struct shape *shape, const struct sizes *sizes, size_t most, struct mapped_parts *parts,
                     struct error *err)
 {
-    const enum type type = types[sizes->type];
+    const enum type type = type_chosen(CONVERTED_CHOICES, sizes->type);
     struct generator m = { .shape = shape, .sizes = sizes, .type = type };
     for (int i = 0; i < STOCKS; i++)
         m.stock[i] = stock_of(type, i == 0 ? DEVIATION : 1, (uint64_t)sizes->seed * 0x10001 + (uint64_t)i);
