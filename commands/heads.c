@@ -7,6 +7,7 @@
 #include "commands/commands.h"
 #include "commands/features/texts.h"
 #include "core/error.h"
+#include "core/files/json_lines.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "drafters/drafter.h"
@@ -238,10 +239,10 @@ static bool write_ranks(const struct heads *h, struct error *err)
         free(paths);
     }
     if (ok && h->plan->json != NULL) {
-        char *text = json_write(j), *line = xformat("%s\n", text);
-        ok = part_file(h->plan->json, line, strlen(line), err);
-        free(line);
-        free(text);
+        struct text line = { 0 };
+        json_lines_put(&line, json_incref(j));
+        ok = part_file(h->plan->json, line.s, line.n, err);
+        free(line.s);
     }
     json_free(j);
     return ok;

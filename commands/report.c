@@ -100,10 +100,7 @@ static bool answer(void *out, const struct json *line, struct error *err)
                 : interval_of(statistics[k].of, (const double *const *)s.number, s.n);
         struct json *j = json_object_of(JSON("value", x.value), JSON("low", x.low), JSON("high", x.high),
                                         JSON("prompts_for_2_percent", x.prompts));
-        char *text = json_write(j);
-        text_printf(out, "%s\n", text);
-        free(text);
-        json_free(j);
+        json_lines_put(out, j);
     }
     for (int c = 0; c < COLUMNS; c++)
         free(c < NUMBERS ? (void *)s.number[c] : s.integer[c - NUMBERS]);

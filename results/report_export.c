@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/files/csv.h"
+#include "core/files/json_lines.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "results/query.h"
@@ -13,14 +14,6 @@
 #include "results/tally.h"
 
 // ---- rows
-
-void report_put_json(struct text *out, struct json *row)
-{
-    char *s = json_write(row);
-    text_printf(out, "%s\n", s);
-    free(s);
-    json_free(row);
-}
 
 static void put_field(struct text *out, const struct json *j, bool first)
 {
@@ -151,7 +144,7 @@ static void take_csv(void *to, struct json *row)
 
 static void take_json(void *to, struct json *row)
 {
-    report_put_json(to, row);
+    json_lines_put(to, row);
 }
 
 bool report_rows(struct store *s, const struct comparisons *c, bool csv, struct text *out, struct error *err)
@@ -244,6 +237,6 @@ bool report_json(struct store *s, const struct comparisons *c, struct text *out,
     json_free(rows);
     set_words(o, "disturbed", report_disturbed(c));
     json_set(o, "comparisons", list);
-    report_put_json(out, o);
+    json_lines_put(out, o);
     return ok;
 }

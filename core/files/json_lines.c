@@ -1,6 +1,7 @@
 // json_lines.c - lines and one JSON parser; positions in error messages refer to the file.
 #include "core/files/json_lines.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
@@ -77,6 +78,15 @@ bool json_lines_each(const char *path, bool (*use)(void *self, const struct json
     ok = ok && !l.failed;
     json_lines_close(&l);
     return ok;
+}
+
+void json_lines_put(struct text *to, struct json *j)
+{
+    char *line = json_write(j);
+    text_puts(to, line);
+    text_puts(to, "\n");
+    free(line);
+    json_free(j);
 }
 
 bool json_read_ids(const struct json *list, const char *what, int vocab, struct ids *to, struct error *err)

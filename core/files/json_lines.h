@@ -1,4 +1,4 @@
-// json_lines.h - reads JSON Lines, one value at a time, and lists of token ids; errors name file and line.
+// json_lines.h - reads and writes JSON Lines, one value at a time, and lists of token ids; errors name file and line.
 #pragma once
 #include <stdbool.h>
 
@@ -27,5 +27,6 @@ bool json_lines_place(const struct json_lines *l, struct error *err);
 // Calls `use` for each line, until one fails, whose error gets the place of the line, or stdout does.
 bool json_lines_each(const char *path, bool (*use)(void *self, const struct json *line, struct error *err), void *self,
                      struct error *err);
+void json_lines_put(struct text *to, struct json *j); // appends a line; frees j
 // Appends a list of token ids, each below `vocab`; errors begin with `what`.
 bool json_read_ids(const struct json *list, const char *what, int vocab, struct ids *to, struct error *err);

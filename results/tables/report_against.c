@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/files/json_lines.h"
 #include "core/json.h"
 #include "core/prose.h"
 #include "results/report.h"
@@ -128,7 +129,7 @@ static void put(struct text *out, const struct report_options *o, const struct p
     if (csv)
         report_put_csv(out, row, first);
     else
-        report_put_json(out, row);
+        json_lines_put(out, row);
 }
 
 bool report_against(struct store *s, const struct comparisons *all, const struct report_options *o, struct text *out,

@@ -80,9 +80,8 @@ void report_notes(const struct comparisons *all, int width,
 bool report_against(struct store *s, const struct comparisons *c, const struct report_options *o, struct text *out,
                     struct error *err);
 
-// Writes a row for a machine (report_export.c): an object as a line of JSON, or of CSV (RFC 4180), for which `first`
-// are the names of its members. The object is freed.
-void report_put_json(struct text *out, struct json *row);
+// Writes an object for a machine (report_export.c) as a row of CSV (RFC 4180); `first`: after the names of its members.
+// Frees it.
 void report_put_csv(struct text *out, struct json *row, bool first);
 // Adds NAME, NAME_low and NAME_high. A number that is not finite is null in JSON, and a word in CSV.
 void report_set_interval(struct json *row, const char *name, const struct interval *x, bool csv);
