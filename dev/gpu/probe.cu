@@ -1,8 +1,8 @@
-// probe.cu - memory bandwidth of this GPU, of a copy (bytes read and written) and of reading alone, and what launches, chains of kernels
-// and small copies cost: the constants of predictions. Shares in gpu.py's table refer to the copy.
+// probe.cu - memory bandwidth of this GPU, of a copy (bytes read and written) and of reading alone, and what launches,
+// chains of kernels and small copies cost: the constants of predictions. Shares in gpu.py's table refer to the copy.
 //
-// Each result is the best of several launch configurations, and of each configuration the median of many runs. Prints JSON lines.
-// nvcc -O3 -arch=sm_90 dev/gpu/probe.cu
+// Each result is the best of several launch configurations, and of each configuration the median of many runs. Prints
+// JSON lines. nvcc -O3 -arch=sm_90 dev/gpu/probe.cu
 #include <cuda_runtime.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,8 +22,8 @@ static void check(cudaError_t e, const char *what)
     exit(e == cudaErrorNoDevice || e == cudaErrorInsufficientDriver ? 77 : 1);
 }
 
-// n: a multiple of the words that all threads read in a round. The result is compared with a value that does not occur: so
-// nothing is written, but the compiler cannot drop a load.
+// n: a multiple of the words that all threads read in a round. The result is compared with a value that does not occur:
+// so nothing is written, but the compiler cannot drop a load.
 static __global__ void __launch_bounds__(THREADS) read_kernel(const uint4 *from, size_t n, uint32_t *never)
 {
     uint32_t all = 0;
@@ -57,8 +57,9 @@ static __global__ void __launch_bounds__(THREADS) copy_kernel(uint4 *to, const u
     }
 }
 
-// A kernel of a chain: reads `bytes` of its own, which no other kernel writes, and waits for the previous one where `early` is set: before that it
-// may load, as the products of weights do. 0 bytes: an empty kernel. The dynamic shared memory is not used: its size decides the carve-out.
+// A kernel of a chain: reads `bytes` of its own, which no other kernel writes, and waits for the previous one where
+// `early` is set: before that it may load, as the products of weights do. 0 bytes: an empty kernel. The dynamic shared
+// memory is not used: its size decides the carve-out.
 struct link {
     const uint4 *from;
     size_t n;
@@ -184,7 +185,7 @@ int main(void)
     double read = 0, copy = 2 * (double)bytes / median_seconds([&] {
                                 check(cudaMemcpyAsync(y, x, bytes, cudaMemcpyDeviceToDevice, stream), "a copy");
                             });
-    for (int blocks = 1; blocks <= 32; blocks *= 2) { // of each multiprocessor
+    for (int blocks = 1; blocks <= 32; blocks *= 2) { // blocks of each multiprocessor
         const int grid = blocks * device.multiProcessorCount;
         const size_t round = (size_t)grid * THREADS * LOADS, m = n / round * round; // the kernels need complete rounds
         const double b = (double)(m * sizeof(uint4));

@@ -1,8 +1,8 @@
 // attention.cu - attention for every shape and cache type, and what its kernels share on the host.
 //
-// In the plain kernel here a block's part is a split, and a thread computes one sum at a time, in order: a score over the elements of
-// a head, or a value over positions. Keys and values pass through shared memory as floats and are read once for all queries
-// that have them at the same position. attention_mma.cu has the fast kernels for common shapes.
+// In the plain kernel here a block's part is a split, and a thread computes one sum at a time, in order: a score over
+// the elements of a head, or a value over positions. Keys and values pass through shared memory as floats and are read
+// once for all queries that have them at the same position. attention_mma.cu has the fast kernels for common shapes.
 #include "kernels/cuda/attention.h"
 
 namespace DEVICE_SPACE
@@ -26,7 +26,7 @@ template <enum type TYPE> static __device__ float number_at(const uint8_t *row, 
 
 // Shared memory of a block.
 struct plain_scratch {
-    int width;    // of a row of the tile: odd, so that the elements of a column lie in different banks
+    int width;    // a row of the tile: odd, so that the elements of a column lie in different banks
     float *q;     // (QUERIES, head_dim) scaled
     float *score; // (QUERIES, SPLIT) scores, then weights
     float *sums;  // (QUERIES, head_dim)
@@ -89,8 +89,8 @@ static __device__ void add_values(const struct plain_scratch &r, int hd, int fir
     }
 }
 
-// One query, by a warp: replaces scores by weights, which are 0 before its window. A split that lies before it has a maximum of minus
-// infinity, and adds nothing to the others.
+// One query, by a warp: replaces scores by weights, which are 0 before its window. A split that lies before it has a
+// maximum of minus infinity, and adds nothing to the others.
 static __device__ void find_weights(const struct attend_call &c, float *score, int hidden, int count,
                                     struct softmax *out)
 {
@@ -148,7 +148,7 @@ static __global__ void __launch_bounds__(THREADS, 3) plain_kernel(const struct a
     const struct plain_scratch r = plain_scratch(scratch, c.head_dim);
     const int hd = c.head_dim, thread = (int)threadIdx.x, queries = share.rows * share.heads;
     if (thread == 0)
-        a = share; // in shared memory to save registers
+        a = share; // shared memory saves registers
     __syncthreads();
     if (thread < a.rows) {
         const struct counts n = count_positions(c, a.first + thread);
@@ -242,8 +242,8 @@ int64_t attention_part(struct attend_call *c, int splits, int units)
     return (int64_t)c->row_blocks * c->kv_heads * c->head_blocks * c->parts;
 }
 
-// Units and splits are parts only of passes with few blocks, so these need no more memory than is reserved first: a later pass does not
-// enlarge it, which would end all graphs.
+// Units and splits are parts only of passes with few blocks, so these need no more memory than is reserved first: a
+// later pass does not enlarge it, which would end all graphs.
 enum { FIRST_COUNTS = 1 << 14 };
 static size_t first_sums(const struct cuda *c)
 {
@@ -281,7 +281,7 @@ static void attention_plain(struct cuda *c, struct attend_call call, const struc
     attention_part(&call, extent.splits, SPLIT_UNITS);
     if (!attention_reserve(c, &call))
         return;
-    const int tile = call.head_dim <= 192 ? WARP : WARP / 2; // to stay below 48 KiB of shared memory
+    const int tile = call.head_dim <= 192 ? WARP : WARP / 2; // shared memory stays below 48 KiB
     const size_t bytes = plain_bytes(call.head_dim, tile);
     const dim3 grid((unsigned)call.row_blocks, (unsigned)(call.kv_heads * call.head_blocks), (unsigned)call.parts);
     if (type == F32)

@@ -1,15 +1,15 @@
-// attention.h - the arguments of an attention call, how its kernels divide it among blocks, and the combination of their results.
-// For attention*.cu only.
+// attention.h - the arguments of an attention call, how its kernels divide it among blocks, and the combination of
+// their results. For attention*.cu only.
 //
-// Positions are divided into units of KEYS. A softmax over a row is computed in three levels: units are combined in splits, splits
-// in groups, groups in the row, each in ascending order. A block computes consecutive rows of one slot, heads that share a kv head,
-// and one *part*: a unit, a split or a group (split-KV, as in FlashDecoding). The last block of a row to end combines the parts
-// that the others left in memory. So the order of additions depends on the row's own number of positions only, not on the
-// division, which follows from the size of the pass.
+// Positions are divided into units of KEYS. A softmax over a row is computed in three levels: units are combined in
+// splits, splits in groups, groups in the row, each in ascending order. A block computes consecutive rows of one slot,
+// heads that share a kv head, and one *part*: a unit, a split or a group (split-KV, as in FlashDecoding). The last
+// block of a row to end combines the parts that the others left in memory. So the order of additions depends on the
+// row's own number of positions only, not on the division, which follows from the size of the pass.
 //
-// A row attends to its slot's prefix and then to its own ancestors, wherever they lie in the cache. Its positions are these in
-// order, so a path through a draft tree has the same sums as a chain. The first `dense` positions lie in the cache row of
-// their position, and rows share what is read there; the others are found from the row's ancestor mask.
+// A row attends to its slot's prefix and then to its own ancestors, wherever they lie in the cache. Its positions are
+// these in order, so a path through a draft tree has the same sums as a chain. The first `dense` positions lie in the
+// cache row of their position, and rows share what is read there; the others are found from the row's ancestor mask.
 #pragma once
 #include "kernels/cuda/round.h"
 
@@ -20,43 +20,44 @@ namespace DEVICE_SPACE
 
 constexpr int KEYS = 64, SPLIT_UNITS = 4, GROUP_UNITS = 32, SPLIT = SPLIT_UNITS * KEYS;
 static_assert(SPLIT == SHORT_UNIT, "caches of windows begin at a split");
-constexpr int MAX_QUERIES = 32; // of a block: rows times heads
+constexpr int MAX_QUERIES = 32; // rows times heads of a block
 constexpr int AFTER_SUMS = 4;   // floats behind a part's sums: maximum, total, and what keeps the next ones aligned
 
 struct attend_call {
     float *out;             // (n, heads * head_dim)
-    const float *q, *k, *v; // of the pass: (n, heads * head_dim), (n, kv_heads * head_dim) twice; not rotated
+    const float *q, *k, *v; // the pass's (n, heads * head_dim), and (n, kv_heads * head_dim) twice; not rotated
     const float *angles;    // (n, rotated)
     uint8_t *keys, *values; // (slots * length, kv_heads * head_dim) of the cache's type
-    size_t row_bytes;       // of a cache row of keys or of values
+    size_t row_bytes;       // a cache row's, of keys or of values
     bool stores;            // the kernel writes k and v to the cache; false: store_kernel has
-    int n, words, length;   // as in struct layout
+    int n, words, length;   // those of struct layout
     const int32_t *slot, *prefix, *place;   // (n)
     const uint64_t *ancestors;              // (n, words)
     int heads, kv_heads, head_dim, rotated; // rotated: the first numbers of a head
-    float scale;       // of scores, which are logarithms to base 2 (with a cap: only once it is applied)
+    float scale;       // scores are logarithms to base 2 by it (with a cap: only once that is applied)
     float cap;         // 0: none
     int window;        // 0: none
     int rows;          // maximum per block
     int row_blocks;    // upper bound of the number of row blocks
     int block_heads;   // maximum heads per block
     int head_blocks;   // blocks per kv head
-    int units;         // of a part: 1, SPLIT_UNITS or GROUP_UNITS
+    int units;         // a part's: 1, SPLIT_UNITS or GROUP_UNITS
     int parts;         // upper bound of the parts of a row
     float *sums;       // (n, heads, parts, head_dim + AFTER_SUMS): of rows with several parts, sums and struct softmax
     unsigned *arrived; // (row_blocks, kv_heads * head_blocks) blocks that have ended; 0 between launches
-    struct rounding rounded; // of out
+    struct rounding rounded; // out is written rounded, too
 };
 
 struct share {                // the work of a block
-    int first, rows;          // of the pass; rows 0: the block has no work
+    int first, rows;          // rows of the pass; rows 0: the block has no work
     int kv_head, head, heads; // heads from `head` on
     int slot;
 };
 
 // ---- division
 
-// Whether a row block starts at row i: at multiples of c.rows, and where the slot changes. Padding rows belong to the block before.
+// Whether a row block starts at row i: at multiples of c.rows, and where the slot changes. Padding rows belong to the
+// block before.
 __device__ inline bool starts_block(const struct attend_call &c, int i)
 {
     return i < c.n && (i % c.rows == 0 || (c.slot[i] != c.slot[i - 1] && c.slot[i] >= 0));
@@ -107,9 +108,10 @@ __device__ inline int64_t query_of(const struct attend_call &c, const struct sha
     return (int64_t)(a.first + u / a.heads) * c.heads + a.head + u % a.heads;
 }
 
-struct counts { // of a row's positions
-    int all,
-        dense; // dense: those in the cache row of their position: the prefix, and pending rows from the first on without a gap
+// The positions of a row. Those are dense that lie in the cache row of their position: the prefix, and pending rows
+// from the first on without a gap.
+struct counts {
+    int all, dense;
 };
 
 __device__ inline struct counts count_positions(const struct attend_call &c, int i)
@@ -128,8 +130,8 @@ __device__ inline struct counts count_positions(const struct attend_call &c, int
     return { prefix + pending.all, prefix + pending.dense };
 }
 
-// place (count) = the slot's cache rows of positions from .. from + count of row i, as far as row i has them. Computed by
-// `threads` threads together.
+// place (count) = the slot's cache rows of positions from .. from + count of row i, as far as row i has them. Computed
+// by `threads` threads together.
 __device__ inline void find_places(const struct attend_call &c, int i, int from, int count, int32_t *place, int thread,
                                    int threads)
 {
@@ -153,7 +155,8 @@ __device__ inline void find_places(const struct attend_call &c, int i, int from,
 
 // ---- rotation
 
-// RoPE as "rotate half": number `at` of a row of heads, the first c.rotated of each of which are rotated. i: row of the pass.
+// RoPE as "rotate half": number `at` of a row of heads, the first c.rotated of each of which are rotated. i: row of the
+// pass.
 __device__ inline float rotated(const struct attend_call &c, const float *x, int64_t i, int at)
 {
     const float *angles = c.angles + i * c.rotated;
@@ -167,7 +170,8 @@ __device__ inline float rotated(const struct attend_call &c, const float *x, int
 
 // ---- combination
 
-// Weights are 2^(score - max), where max is the maximum score rounded up to an integer. So a change of max scales exactly.
+// Weights are 2^(score - max), where max is the maximum score rounded up to an integer. So a change of max scales
+// exactly.
 struct softmax {
     float max, total; // total: of weights
 };
@@ -199,9 +203,9 @@ template <int N> __device__ inline void combine(weighted<N> &a, const weighted<N
         a.x[i] = fmaf(x.x[i], x_scale, a.x[i] * scale);
 }
 
-// Writes the block's rows of the result, N numbers per thread, 1 or 4. sums_of(u, query, d, positions): the sums of query u of the block, which is
-// a query of the pass and has so many positions, from element d on. hd: the size of a head, which a compiler may know. By all
-// threads of the block.
+// Writes the block's rows of the result, N numbers per thread, 1 or 4. sums_of(u, query, d, positions): the sums of
+// query u of the block, which is a query of the pass and has so many positions, from element d on. hd: the size of a
+// head, which a compiler may know. By all threads of the block.
 template <int N, typename function>
 __device__ inline void write_rows(const struct attend_call &c, const struct share &a, int hd, const int *positions,
                                   function sums_of)
@@ -230,8 +234,8 @@ __device__ inline void write_rows(const struct attend_call &c, const struct shar
     }
 }
 
-// After a block has written its part: whether it is the last of the `parts` blocks of these rows and heads, so that it can read
-// the parts of all. `last` is in shared memory. Which block is the last changes no bits.
+// After a block has written its part: whether it is the last of the `parts` blocks of these rows and heads, so that it
+// can read the parts of all. `last` is in shared memory. Which block is the last changes no bits.
 __device__ inline bool is_last(const struct attend_call &c, int parts, bool *last)
 {
     const unsigned most = (unsigned)parts - 1;
@@ -254,8 +258,8 @@ __device__ inline int parts_of(int units, int positions)
                                   : (n + GROUP_UNITS - 1) / GROUP_UNITS;
 }
 
-// The sums of a row from its parts, of which read(part) returns the next BATCH, as far as there are so many. Units make splits, splits
-// make groups; what is above the parts is the row.
+// The sums of a row from its parts, of which read(part) returns the next BATCH, as far as there are so many. Units make
+// splits, splits make groups; what is above the parts is the row.
 template <int N, typename function> __device__ inline weighted<N> combine_parts(int units, int parts, function read)
 {
     const int mask = (units == 1             ? SPLIT_UNITS
@@ -287,7 +291,8 @@ template <int N, typename function> __device__ inline weighted<N> combine_parts(
 
 // ---- launches
 
-// Sets the division into blocks of at most `queries` queries (rows times heads). runs: number of runs of rows of one slot.
+// Sets the division into blocks of at most `queries` queries (rows times heads). runs: number of runs of rows of one
+// slot.
 void attention_divide(struct attend_call *c, int runs, int queries);
 // Sets the parts, of rows of at most `splits` splits. Returns the number of blocks.
 int64_t attention_part(struct attend_call *c, int splits, int units);
@@ -297,7 +302,7 @@ bool attention_reserve(struct cuda *c, struct attend_call *call);
 void attention_store(struct cuda *c, const struct attend_call &call, enum type type);
 
 // Attention on tensor cores (attention_mma.cu): whether it supports a cache type and head size; and its launch.
-constexpr int STORED_ROWS = 64; // up to as many rows of a pass are written to the cache by this kernel itself
+constexpr int STORED_ROWS = 64; // so many rows of a pass, or fewer, are written to the cache by this kernel itself
 bool attention_has_mma(enum type type, int head_dim);
 void attention_mma(struct cuda *c, const struct attend_call &call, const struct reach &extent);
 

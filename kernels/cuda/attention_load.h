@@ -1,5 +1,5 @@
-// attention_load.h - the positions of a block of attention_mma.cu, unit by unit, and their keys and values: copied from the cache through a
-// ring in shared memory, several units ahead. Included by attention_tile.h only.
+// attention_load.h - the positions of a block of attention_mma.cu, unit by unit, and their keys and values: copied from
+// the cache through a ring in shared memory, several units ahead. Included by attention_tile.h only.
 #pragma once
 #include "kernels/cuda/attention.h"
 
@@ -9,11 +9,11 @@ namespace DEVICE_SPACE
 // ALL: every row of the block, in place of the number of a row.
 constexpr int THREADS = 128, WARPS = THREADS / WARP, ALL = -1, PLANES = 3;
 
-// Shared memory of a block; QUERY_TILES tiles of sixteen queries. Rows are padded by sixteen bytes to an odd multiple of that, so
-// that eight of them lie in different banks.
+// Shared memory of a block; QUERY_TILES tiles of sixteen queries. Rows are padded by sixteen bytes to an odd multiple
+// of that, so that eight of them lie in different banks.
 template <int HD, int QUERY_TILES> struct mma_scratch {
     static constexpr int QUERIES = 16 * QUERY_TILES, WIDTH = HD + 8;
-    static constexpr int SLOTS = HD == 64 ? 6 : QUERY_TILES == 1 ? 4 : 3; // of the ring
+    static constexpr int SLOTS = HD == 64 ? 6 : QUERY_TILES == 1 ? 4 : 3; // the ring's
     alignas(16) uint16_t q[PLANES][QUERIES][WIDTH];                       // rotated and scaled
     alignas(16) uint16_t ring[SLOTS][KEYS][WIDTH];                        // keys and values in turn
     alignas(16) uint16_t weight[QUERIES][PLANES * KEYS + 8]; // (query, plane, key); before: scores, as floats
@@ -30,8 +30,8 @@ template <int HD, int QUERY_TILES> struct mma_scratch {
 struct range {      // the positions of a block
     int first, end; // units
     int longest;    // positions of the block's longest row
-    int shortest;   // of its shortest one, without those that see nothing
-    int gap;        // from this position on, rows may have different cache rows at the same position
+    int shortest;   // positions of its shortest one, without those that see nothing
+    int gap;        // rows may have different cache rows at the same position, from this one on
 };
 
 struct run { // one after the other: units, and within a unit rows or ALL
@@ -167,7 +167,8 @@ template <int HD> static __device__ inline void store_rows(const struct attend_c
     }
 }
 
-// The rows of the pass that belong to the slot of the block: kv_admit places them one after the other. For the first two warps.
+// The rows of the pass that belong to the slot of the block: kv_admit places them one after the other. For the first
+// two warps.
 template <int HD, int QUERY_TILES>
 static __device__ inline void find_own(const struct attend_call &c, const struct share &a,
                                        mma_scratch<HD, QUERY_TILES> *scratch)
@@ -186,7 +187,8 @@ static __device__ inline void find_own(const struct attend_call &c, const struct
     }
 }
 
-// Converts the keys and values of a view that this pass makes. They may not be in the cache yet: another block writes them.
+// Converts the keys and values of a view that this pass makes. They may not be in the cache yet: another block writes
+// them.
 template <int HD, int QUERY_TILES>
 static __device__ inline void load_own(const struct attend_call &c, const struct share &a,
                                        mma_scratch<HD, QUERY_TILES> *scratch, const struct view &v, int key_slot,
@@ -210,8 +212,8 @@ static __device__ inline void load_own(const struct attend_call &c, const struct
     }
 }
 
-// Starts copies of the keys and values of the block's first units, as far as they lie in the prefix: what writes them has ended when the
-// pass's graph begins. Returns the prefix.
+// Starts copies of the keys and values of the block's first units, as far as they lie in the prefix: what writes them
+// has ended when the pass's graph begins. Returns the prefix.
 template <int HD, int QUERY_TILES>
 static __device__ inline int load_prefix(const struct attend_call &c, const struct share &a,
                                          mma_scratch<HD, QUERY_TILES> *scratch)
@@ -232,8 +234,8 @@ static __device__ inline int load_prefix(const struct attend_call &c, const stru
     return prefix;
 }
 
-// Starts copies of a view's keys, or its values, but the first `copied`, from the cache to a slot of the ring. Keys first, then, to the
-// next slot, values.
+// Starts copies of a view's keys, or its values, but the first `copied`, from the cache to a slot of the ring. Keys
+// first, then, to the next slot, values.
 template <int HD, int QUERY_TILES>
 static __device__ inline void load_unit(const struct attend_call &c, const struct share &a,
                                         mma_scratch<HD, QUERY_TILES> *scratch, const struct view &v, bool values,

@@ -1,11 +1,11 @@
 // attention_mma.cu - attention on tensor cores, for BF16 caches and common head sizes.
 //
-// The four warps of a block compute one unit after the other together (attention_tile.h), while copies of the next ones are on the way.
-// Where rows of the block have different cache rows at the same position, a unit is computed once per row, with places from the
-// row's ancestor mask.
+// The four warps of a block compute one unit after the other together (attention_tile.h), while copies of the next ones
+// are on the way. Where rows of the block have different cache rows at the same position, a unit is computed once per
+// row, with places from the row's ancestor mask.
 //
-// An element of an MMA's result depends on its own row and column only (true on the known devices, and checked by tests), and
-// the units of a query are combined in order: neither neighbours nor the tree change its bits.
+// An element of an MMA's result depends on its own row and column only (true on the known devices, and checked by
+// tests), and the units of a query are combined in order: neither neighbours nor the tree change its bits.
 #include "kernels/cuda/attention_tile.h"
 
 namespace DEVICE_SPACE
@@ -64,8 +64,8 @@ static __device__ inline bool has_nonfinite(const mma_scratch<HD, QUERY_TILES> *
     return __any_sync(0xFFFFFFFF, nonfinite) != 0;
 }
 
-// The weighted sum of a unit's values, added to `split`. A value that is not finite and that some row does not attend to would
-// contribute 0 * infinity to that row; then sums are computed row by row.
+// The weighted sum of a unit's values, added to `split`. A value that is not finite and that some row does not attend
+// to would contribute 0 * infinity to that row; then sums are computed row by row.
 template <int HD, int QUERY_TILES>
 static __device__ inline void add_values(lane_sums<HD, QUERY_TILES> &split, const struct share &a,
                                          mma_scratch<HD, QUERY_TILES> *scratch, const struct range &p,
@@ -103,7 +103,7 @@ static __device__ inline void add_split(lane_sums<HD, QUERY_TILES> &group, const
 
 // Queries of a thread: their numbers in the pass take divisions, which are done before the wait.
 struct queries {
-    int row, query; // of the first numbers that it loads
+    int row, query; // those of the first numbers that it loads
     int lane[2];    // query_of_lane
 };
 
@@ -189,7 +189,8 @@ static __device__ inline void write_part(const struct attend_call &c, mma_scratc
     }
 }
 
-// The sums of a query from element d on, from all parts of its row. Each thread copies what it needs to the ring, many parts ahead.
+// The sums of a query from element d on, from all parts of its row. Each thread copies what it needs to the ring, many
+// parts ahead.
 template <int HD, int QUERY_TILES>
 static __device__ inline weighted<4> combine_copies(const struct attend_call &c, mma_scratch<HD, QUERY_TILES> *scratch,
                                                     const float *from, int d, int parts)
@@ -322,8 +323,8 @@ template <int HD, int QUERY_TILES> static void launch(struct cuda *c, struct att
     cuda_launched(c, "attend");
 }
 
-// More queries per block read keys less often, and larger parts leave fewer results to combine; both leave fewer blocks, of which
-// every processor should have one. The choice does not change the result.
+// More queries per block read keys less often, and larger parts leave fewer results to combine; both leave fewer
+// blocks, of which every processor should have one. The choice does not change the result.
 template <int HD> static void choose(struct cuda *c, struct attend_call call, const struct reach &extent)
 {
     for (int query_tiles = call.n * (call.heads / call.kv_heads) > 16 ? 2 : 1; query_tiles > 0; query_tiles--) {

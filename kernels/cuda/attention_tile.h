@@ -1,15 +1,17 @@
-// attention_tile.h - a unit of attention on tensor cores. Each tile of sixteen queries has the same number of warps, which share the
-// unit's keys for the scores, and the head's elements for the sums of values. Included by attention_mma.cu only.
+// attention_tile.h - a unit of attention on tensor cores. Each tile of sixteen queries has the same number of warps,
+// which share the unit's keys for the scores, and the head's elements for the sums of values. Included by
+// attention_mma.cu only.
 //
-// A float is split into three BF16 numbers, each the leading part of the remainder, so the products of queries with keys and of
-// weights with values are exact; only the MMA's sums round. Sixteen queries are the rows of an MMA.
+// A float is split into three BF16 numbers, each the leading part of the remainder, so the products of queries with
+// keys and of weights with values are exact; only the MMA's sums round. Sixteen queries are the rows of an MMA.
 #pragma once
 #include "kernels/cuda/attention_load.h"
 
 namespace DEVICE_SPACE
 {
 
-// Returns the leading halves of two floats as a pair of BF16 and replaces the floats by the remainder, which is 0 after three calls.
+// Returns the leading halves of two floats as a pair of BF16 and replaces the floats by the remainder, which is 0 after
+// three calls.
 static __device__ inline uint32_t split_plane(float *x, float *y)
 {
     const uint32_t a = __float_as_uint(*x) & 0xFFFF0000, b = __float_as_uint(*y) & 0xFFFF0000;
@@ -20,7 +22,8 @@ static __device__ inline uint32_t split_plane(float *x, float *y)
 
 // ---- scores
 
-// Row `lane` of four matrices of 8 by 8 that are parts of one of 16 by 16: as the operand a of an MMA; and two operands b.
+// Row `lane` of four matrices of 8 by 8 that are parts of one of 16 by 16: as the operand a of an MMA; and two operands
+// b.
 template <int WIDTH> static __device__ inline const uint16_t *row_of_a(uint16_t (*x)[WIDTH], int column)
 {
     const int lane = (int)threadIdx.x % WARP;
@@ -55,7 +58,7 @@ template <int QUERY_TILES> static __device__ inline bool has_queries(const struc
 template <int HD, int QUERY_TILES>
 static __device__ inline void unit_scores(mma_scratch<HD, QUERY_TILES> *scratch, const struct view &v, int slot)
 {
-    constexpr int SIXTEENS = KEYS / 16 / WARPS_PER_TILE<QUERY_TILES>; // of keys
+    constexpr int SIXTEENS = KEYS / 16 / WARPS_PER_TILE<QUERY_TILES>; // sixteens of keys
     const int g = (int)threadIdx.x % WARP / 4, t = (int)threadIdx.x % 4;
     const int first = 16 * tile_of_warp<QUERY_TILES>(), from = 16 * SIXTEENS * share_of_warp<QUERY_TILES>();
     if (!has_queries<QUERY_TILES>(v))
@@ -91,7 +94,8 @@ static __device__ inline void unit_scores(mma_scratch<HD, QUERY_TILES> *scratch,
 
 // ---- weights
 
-// Replaces scores by the planes of weights. A warp has a quarter of the queries, eight lanes a query, and a lane eight keys.
+// Replaces scores by the planes of weights. A warp has a quarter of the queries, eight lanes a query, and a lane eight
+// keys.
 template <int HD, int QUERY_TILES>
 static __device__ inline void unit_weights(mma_scratch<HD, QUERY_TILES> *scratch, const struct view &v)
 {
@@ -157,8 +161,8 @@ static __device__ inline uint32_t pair_below(uint32_t pair, int key, int limit)
     return key + 1 < limit ? pair : key < limit ? pair & 0xFFFF : 0;
 }
 
-// sum = weights . values, of the tile's queries and the warp's elements. Values of keys from `limit` on are not used, whatever their
-// weights.
+// sum = weights . values, of the tile's queries and the warp's elements. Values of keys from `limit` on are not used,
+// whatever their weights.
 template <int HD, int QUERY_TILES>
 static __device__ inline void unit_values(float (&sum)[EIGHTS<HD, QUERY_TILES>][4],
                                           mma_scratch<HD, QUERY_TILES> *scratch, const struct view &v, int limit,

@@ -1,14 +1,14 @@
-// cublas.cu - products by cuBLAS: a baseline for speed, a float32 reference on the GPU, and an example of arithmetic that is not the
-// same for every n, to show what that does to generated text.
+// cublas.cu - products by cuBLAS: a baseline for speed, a float32 reference on the GPU, and an example of arithmetic
+// that is not the same for every n, to show what that does to generated text.
 //
-// All products use cublasGemmEx for every n; it chooses a kernel by shape, through cublasLt. So a row's bits depend on how many
-// rows are in the pass (backend.varies). cuBLAS and cublasLt are 600 MB together: they are loaded when such a device is
-// opened, not linked.
+// All products use cublasGemmEx for every n; it chooses a kernel by shape, through cublasLt. So a row's bits depend on
+// how many rows are in the pass (backend.varies). cuBLAS and cublasLt are 600 MB together: they are loaded when such a
+// device is opened, not linked.
 //
-// Weights keep the checkpoint's layout (FORM_RAW). bf16 weights with bf16 activations: bf16 by bf16, accumulated in float. All other
-// products are float by float, without TF32: cuBLAS has no product of f32 by 16-bit numbers, so f16 weights, and bf16 weights with
-// f32 activations, are converted to f32 when they are prepared: exactly, in twice the memory. (f16 by f16 would round the
-// input to f16, which is not one of `activations`.)
+// Weights keep the checkpoint's layout (FORM_RAW). bf16 weights with bf16 activations: bf16 by bf16, accumulated in
+// float. All other products are float by float, without TF32: cuBLAS has no product of f32 by 16-bit numbers, so f16
+// weights, and bf16 weights with f32 activations, are converted to f32 when they are prepared: exactly, in twice the
+// memory. (f16 by f16 would round the input to f16, which is not one of `activations`.)
 #include "kernels/cuda/cuda.h"
 
 #include <dlfcn.h>
@@ -171,7 +171,8 @@ struct input { // x (n, k) as products read it; NULL: not needed
     const uint16_t *bf16;
 };
 
-// Products of one input after each other convert it once: only they have been queued since, and none of them writes its input.
+// Products of one input after each other convert it once: only they have been queued since, and none of them writes its
+// input.
 static bool convert_input(struct cuda *c, struct tensor x, const uint16_t **to)
 {
     struct cublas *s = c->cublas;
@@ -206,9 +207,9 @@ static bool round_for(struct cuda *c, struct tensor x, const struct product *p, 
     return !bf16 || convert_input(c, x, &to->bf16);
 }
 
-// cuBLAS is column-major: a row-major matrix is its transpose. out (n, m) = x (n, k) w (m, k)^T becomes
-// out' (m, n) = w (m, k) x' (k, n), where w is stored as w' (k, m) and hence transposed; the leading dimension of w' and x' is k,
-// that of out' is m.
+// cuBLAS is column-major: a row-major matrix is its transpose. out (n, m) = x (n, k) w (m, k)^T becomes out' (m, n) = w
+// (m, k) x' (k, n), where w is stored as w' (k, m) and hence transposed; the leading dimension of w' and x' is k, that
+// of out' is m.
 static void run_product(struct cuda *c, struct tensor x, const struct input *in, const struct product *q)
 {
     const struct packed *p = packed_of(q->w);
@@ -256,7 +257,7 @@ bool cublas_open(struct cuda *c, struct error *err)
     s->workspace = c->backend.alloc(&c->backend, WORKSPACE_BYTES);
     if (status == STATUS_SUCCESS)
         status = s->f.set_stream(s->handle, c->stream);
-    if (status == STATUS_SUCCESS && s->workspace != NULL) // after set_stream, which resets it
+    if (status == STATUS_SUCCESS && s->workspace != NULL) // set_stream resets it, and comes first
         status = s->f.set_workspace(s->handle, s->workspace, WORKSPACE_BYTES);
     if (status == STATUS_SUCCESS)
         status = s->f.property(MAJOR, &major);

@@ -108,9 +108,10 @@ static void wait(struct cuda *c, const char *what)
         c->ring.used = 0;
 }
 
-// Through the ring while it has space, unless a graph is being captured, which would read there at each launch. Otherwise from the
-// caller's memory. If it is pageable, the driver copies the bytes before it returns, and may wait for the device. If it is pinned (only
-// cuda_host_reserve's of verify.cu is), the copy may come later, and its owner waits for the stream before it writes there again.
+// Through the ring while it has space, unless a graph is being captured, which would read there at each launch.
+// Otherwise from the caller's memory. If it is pageable, the driver copies the bytes before it returns, and may wait
+// for the device. If it is pinned (only cuda_host_reserve's of verify.cu is), the copy may come later, and its owner
+// waits for the stream before it writes there again.
 static void cuda_upload(struct backend *b, void *to, const void *host, size_t bytes)
 {
     struct cuda *c = (struct cuda *)b;
@@ -397,8 +398,8 @@ static __global__ void cluster_probe() // never launched
     kernel_prologue();
 }
 
-// Whether a cluster fits whose blocks need a multiprocessor each, since they use most of its shared memory: a slice of a GPU may have fewer
-// multiprocessors. Clusters stay on if the driver does not know.
+// Whether a cluster fits whose blocks need a multiprocessor each, since they use most of its shared memory: a slice of
+// a GPU may have fewer multiprocessors. Clusters stay on if the driver does not know.
 static bool clusters_fit()
 {
     enum { MOST = 160 << 10 };

@@ -1,7 +1,7 @@
 // cuda.h - the backend on an NVIDIA GPU: what its own files share. For .cu files only.
 //
-// One stream; operations are queued on it in order. Tensors of a pass are floats in device memory, as on the CPU; matmul reads its
-// input rounded (round.cu), and weights as packed by prepare.cu.
+// One stream; operations are queued on it in order. Tensors of a pass are floats in device memory, as on the CPU;
+// matmul reads its input rounded (round.cu), and weights as packed by prepare.cu.
 #pragma once
 #include <assert.h>
 #include <stddef.h>
@@ -27,27 +27,27 @@ struct space { // a workspace in device memory; enlarging it loses its contents
 
 struct ring { // pinned host memory that uploads are copied from, so that they do not wait for the device
     uint8_t *data;
-    size_t used; // by copies that may be in progress
+    size_t used; // bytes that copies in progress may read
 };
 enum { RING = 4 << 20 };
 
-// A tensor rounded to bfloat16 as products read it, laid out like weights (packed.h): 8 rows and 32 k make a tile of 512 bytes, a
-// lane's eight numbers adjacent: k = 4 t .. + 3 and 16 + 4 t .. + 3 of row g.
+// A tensor rounded to bfloat16 as products read it, laid out like weights (packed.h): 8 rows and 32 k make a tile of
+// 512 bytes, a lane's eight numbers adjacent: k = 4 t .. + 3 and 16 + 4 t .. + 3 of row g.
 struct rounded {
-    int n, tiles;      // of eight rows: 1, 2, 4 or a multiple of 8; outputs of rows beyond n are not read
-    int blocks;        // of 32 k, an even number of them
+    int n, tiles; // rows; tiles of eight of them, 1, 2, 4 or a multiple of 8: outputs of rows beyond n are not read
+    int blocks;   // an even number of blocks of 32 k
     const uint4 *data; // (blocks, tiles, lanes); NULL: none
     const float *sums; // (blocks, 2, 8 * tiles): of each row's 16 k, for weights with offsets (rounded_buffer: sums)
 };
 
 // Where a kernel writes such rows.
 struct rounding {
-    int tiles;      // of eight rows
+    int tiles;      // eights of rows
     uint16_t *data; // struct rounded's; NULL: nothing is written
     float *sums;    // NULL: no weight reads them
 };
 
-struct rounded_buffer { // of one tensor (round.cu)
+struct rounded_buffer { // the rounded rows of one tensor (round.cu)
     struct space space;
     uint64_t number; // struct tensor: rounded; 0: no value has it
     int64_t width;
@@ -57,8 +57,8 @@ struct rounded_buffer { // of one tensor (round.cu)
 enum { ROUNDED_BUFFERS = 2 }; // an operation may read one and write the other
 
 struct reach {  // what attention's launches depend on besides the number of rows; larger values do no harm
-    int splits; // of the longest row
-    int runs;   // of rows of one slot
+    int splits; // splits of the longest row
+    int runs;   // runs of rows of one slot
 };
 
 enum { RING_SHARED = 220 << 10 }; // bytes of shared memory that a block of matmul_ring.cu may need
@@ -68,7 +68,7 @@ struct graphs; // graphs.cu
 
 struct cuda {
     struct backend backend; // first
-    int device, processors; // of the device: streaming multiprocessors
+    int device, processors; // the device's number, and its streaming multiprocessors
     cudaStream_t stream;
     bool overlaps; // a kernel may start before the previous one has ended: from compute capability 9.0 on
     bool clusters; // kernels run in clusters of blocks (device.h)
@@ -76,8 +76,8 @@ struct cuda {
     cudaEvent_t stamp[MAX_STAMPS];
     bool failed; // since the last sync()
     struct error err;
-    bool waits;         // for each kernel, so that a fault has its name: SPECLAB_CUDA_SYNC
-    cudaError_t fault;  // of the first kernel that failed since cuda_launched was last called; cudaSuccess: none
+    bool waits;         // the host waits for each kernel, so that a fault has its name: SPECLAB_CUDA_SYNC
+    cudaError_t fault;  // the first kernel's that failed since cuda_launched was last called; cudaSuccess: none
     const char *faulty; // its name
     uint64_t writes;    // kernels, graphs and uploads queued so far
     char description[240];
@@ -86,7 +86,7 @@ struct cuda {
     size_t host_bytes;
     struct ring ring;
     struct space layout; // the pass's, as uploaded
-    struct layout see;   // with its arrays on the device
+    struct layout see;   // that layout with its arrays on the device
     uint64_t layouts;    // number of the last one uploaded
     int read_rounded,
         read_sums; // number of weights whose products read rounded rows; of those with offsets, which read sums
@@ -94,8 +94,8 @@ struct cuda {
     int last_rounded;        // the buffer that was written last
     uint64_t rounded_number; // the last number given out
     struct graphs *graphs;
-    struct reach reach;         // of the graph that is being captured; splits 0: of the pass itself
-    uint64_t releases;          // of memory that a graph may know
+    struct reach reach;         // the reach of the graph that is being captured; splits 0: the pass's own
+    uint64_t releases;          // how often memory was released that a graph may know
     struct space floats;        // round.cu: input of weights that are not packed
     struct space gate;          // matmul.cu: for gate and up of different types
     struct space grouped;       // matmul.cu: the rows of groups
@@ -149,14 +149,14 @@ static inline void start(struct cuda *c, bool early, void (*kernel)(parameters..
     start(c, early, kernel, blocks, dim3(grid), dim3(block), shared, __VA_ARGS__)
 #endif
 
-// After a failure nothing is queued until sync() has reported it: a kernel may depend on what the failed one should have written, such as
-// places.
+// After a failure nothing is queued until sync() has reported it: a kernel may depend on what the failed one should
+// have written, such as places.
 #define QUEUE_KERNEL(c, early, kernel, blocks, ...) \
     ((c)->failed ? (void)0 \
                  : (cuda_use(c), START_KERNEL(c, early, kernel, blocks, __VA_ARGS__), cuda_queued(c, #kernel)))
-// QUEUE(c, kernel, grid, block, bytes of dynamic shared memory, arguments): a kernel that waits for the previous one itself
-// (device.h: kernel_prologue). QUEUE_CLUSTERS: in clusters of `blocks` blocks, a divisor of grid.x. QUEUE_EARLY_IF: without `early` it starts
-// after the previous one has ended.
+// QUEUE(c, kernel, grid, block, bytes of dynamic shared memory, arguments): a kernel that waits for the previous one
+// itself (device.h: kernel_prologue). QUEUE_CLUSTERS: in clusters of `blocks` blocks, a divisor of grid.x.
+// QUEUE_EARLY_IF: without `early` it starts after the previous one has ended.
 #define QUEUE_CLUSTERS(c, kernel, blocks, ...) QUEUE_KERNEL(c, true, kernel, blocks, __VA_ARGS__)
 #define QUEUE_EARLY_IF(c, early, kernel, ...) QUEUE_KERNEL(c, early, kernel, 1, __VA_ARGS__)
 #define QUEUE(c, kernel, ...) QUEUE_KERNEL(c, true, kernel, 1, __VA_ARGS__)
@@ -181,7 +181,7 @@ static inline int cluster_blocks(const struct cuda *c)
 
 // Makes s at least `bytes` large. NULL: out of memory, which is recorded.
 void *cuda_reserve(struct cuda *c, struct space *s, size_t bytes, const char *what);
-// The same for pinned host memory: copies to and from it are direct.
+// Makes s at least `bytes` of pinned host memory: copies to and from it are direct.
 void *cuda_host_reserve(struct cuda *c, struct space *s, size_t bytes, const char *what);
 // The layout with its arrays on the device: uploaded if it is not the last one that was.
 const struct layout *cuda_see(struct cuda *c, const struct layout *s);
@@ -213,11 +213,11 @@ struct graphs *graphs_create(void);
 void graphs_destroy(struct graphs *g); // g may be NULL
 bool graphs_capturing(const struct graphs *g);
 
-// cublas.cu: products by cuBLAS instead of the kernels here, for comparison; their rows do not have the same bits for every n.
-// Loads cuBLAS and turns the complete backend c into one with products by cuBLAS. Returns false and sets err on failure; c is then
-// unchanged.
+// cublas.cu: products by cuBLAS instead of the kernels here, for comparison; their rows do not have the same bits for
+// every n. Loads cuBLAS and turns the complete backend c into one with products by cuBLAS. Returns false and sets err
+// on failure; c is then unchanged.
 bool cublas_open(struct cuda *c, struct error *err);
-void cublas_close(struct cuda *c); // before the stream is destroyed; does nothing if cuBLAS is not open
+void cublas_close(struct cuda *c); // called before the stream is destroyed; does nothing if cuBLAS is not open
 
 // The operations, as backend.h has them.
 int cuda_bucket(struct backend *b, int n);

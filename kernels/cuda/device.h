@@ -1,11 +1,12 @@
-// device.h - primitives for kernels: launches, conversions, reductions over warps, and the machine instructions that C++ does not
-// expose. For .cu files only.
+// device.h - primitives for kernels: launches, conversions, reductions over warps, and the machine instructions that
+// C++ does not expose. For .cu files only.
 //
-// The same sources are compiled twice: by nvcc for a GPU, and by g++ for an emulated GPU (tests/device/emulated/), on which
-// tests run every kernel on the host. Only this file distinguishes the two: machine code in one is plain C++ in the other.
+// The same sources are compiled twice: by nvcc for a GPU, and by g++ for an emulated GPU (tests/device/emulated/), on
+// which tests run every kernel on the host. Only this file distinguishes the two: machine code in one is plain C++ in
+// the other.
 //
-// Arithmetic: nvcc does not contract (--fmad=false in cmake/cuda.cmake), so fused operations are written fmaf. Nothing here may
-// make an output depend on the number of rows of a pass.
+// Arithmetic: nvcc does not contract (--fmad=false in cmake/cuda.cmake), so fused operations are written fmaf. Nothing
+// here may make an output depend on the number of rows of a pass.
 #pragma once
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -22,8 +23,8 @@ extern "C" {
 #else
 #define DEVICE_SPACE cuda_device
 #include <cuda_fp16.h>
-// Kernel, grid, block, bytes of dynamic shared memory, stream, arguments. The kernel starts after everything that was queued
-// before; QUEUE of cuda.h lets it start earlier.
+// Kernel, grid, block, bytes of dynamic shared memory, stream, arguments. The kernel starts after everything that was
+// queued before; QUEUE of cuda.h lets it start earlier.
 #define LAUNCH(kernel, grid, block, shared, stream, ...) kernel<<<(grid), (block), (shared), (stream)>>>(__VA_ARGS__)
 // Declares the dynamic shared memory of a kernel as an array of `type`.
 #define DYNAMIC_SHARED(type, name) \
@@ -113,9 +114,9 @@ __device__ inline float warp_max(float x)
 
 // ---- instructions
 
-// d (16, 8) += a (16, 16) b (16, 8), bfloat16 in, float out. Lane 4 g + t holds the pairs (g, 2t..), (g + 8, 2t..), (g, 2t + 8..),
-// (g + 8, 2t + 8..) of a; (2t.., g), (2t + 8.., g) of b; (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1) of d. PTX ISA,
-// mma.m16n8k16.
+// d (16, 8) += a (16, 16) b (16, 8), bfloat16 in, float out. Lane 4 g + t holds the pairs (g, 2t..), (g + 8, 2t..), (g,
+// 2t + 8..), (g + 8, 2t + 8..) of a; (2t.., g), (2t + 8.., g) of b; (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)
+// of d. PTX ISA, mma.m16n8k16.
 __device__ inline void mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
 #if defined(EMULATED)
@@ -128,9 +129,9 @@ __device__ inline void mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, ui
 #endif
 }
 
-// Loads four matrices of 8 by 8 numbers of 16 bits from shared memory, by all lanes of a warp. row: where row lane % 8 of matrix
-// lane / 8 begins, at a multiple of sixteen bytes. Lane 4 g + t receives numbers 2 t and 2 t + 1 of row g of each; transposed: rows
-// 2 t and 2 t + 1 of column g. PTX ISA, ldmatrix.
+// Loads four matrices of 8 by 8 numbers of 16 bits from shared memory, by all lanes of a warp. row: where row lane % 8
+// of matrix lane / 8 begins, at a multiple of sixteen bytes. Lane 4 g + t receives numbers 2 t and 2 t + 1 of row g of
+// each; transposed: rows 2 t and 2 t + 1 of column g. PTX ISA, ldmatrix.
 __device__ inline void load_matrices(uint32_t to[4], const uint16_t *row)
 {
 #if defined(EMULATED)
@@ -155,8 +156,8 @@ __device__ inline void load_matrices_transposed(uint32_t to[4], const uint16_t *
 #endif
 }
 
-// Loads sixteen bytes of weights without allocating in L1, since they are read once per pass. Not ld.global.nc: ptxas moves such loads
-// past griddepcontrol.wait, and nothing is in flight during the wait (tests/machine_code.py).
+// Loads sixteen bytes of weights without allocating in L1, since they are read once per pass. Not ld.global.nc: ptxas
+// moves such loads past griddepcontrol.wait, and nothing is in flight during the wait (tests/machine_code.py).
 __device__ inline uint4 load_weights(const uint4 *at)
 {
 #if defined(EMULATED)
@@ -170,11 +171,11 @@ __device__ inline uint4 load_weights(const uint4 *at)
 #endif
 }
 
-// Programmatic dependent launch. A kernel queued with QUEUE starts while the previous one is still running: the last blocks of that
-// leave processors idle, and the first weights take a while to arrive. Before a kernel reads or writes (even overwrites)
-// anything that another kernel writes, it must wait until the previous kernel has finished and its writes are visible; since that
-// kernel has waited as well, everything before it has finished too. PTX ISA, griddepcontrol; CUDA programming guide,
-// "programmatic dependent launch".
+// Programmatic dependent launch. A kernel queued with QUEUE starts while the previous one is still running: the last
+// blocks of that leave processors idle, and the first weights take a while to arrive. Before a kernel reads or writes
+// (even overwrites) anything that another kernel writes, it must wait until the previous kernel has finished and its
+// writes are visible; since that kernel has waited as well, everything before it has finished too. PTX ISA,
+// griddepcontrol; CUDA programming guide, "programmatic dependent launch".
 __device__ inline void launch_dependents()
 {
 #if !defined(EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -189,8 +190,9 @@ __device__ inline void wait_for_previous()
 #endif
 }
 
-// *count = *count < last ? *count + 1 : 0; returns what it was. What the calling thread has written, and before a barrier the other threads
-// of its block, is visible to the threads that go on behind a later call. PTX ISA, memory consistency model: release and acquire patterns.
+// *count = *count < last ? *count + 1 : 0; returns what it was. What the calling thread has written, and before a
+// barrier the other threads of its block, is visible to the threads that go on behind a later call. PTX ISA, memory
+// consistency model: release and acquire patterns.
 __device__ inline unsigned count_arrival(unsigned *count, unsigned last)
 {
 #if defined(EMULATED)
@@ -209,8 +211,8 @@ __device__ inline void kernel_prologue()
     wait_for_previous();
 }
 
-// Asynchronous copy of sixteen bytes from global to shared memory, bypassing registers and L1. Complete for the issuing thread
-// after wait_for_copies, for others after a barrier.
+// Asynchronous copy of sixteen bytes from global to shared memory, bypassing registers and L1. Complete for the issuing
+// thread after wait_for_copies, for others after a barrier.
 __device__ inline void copy_async(void *to, const void *from)
 {
 #if defined(EMULATED)
@@ -225,8 +227,8 @@ __device__ inline void copy_async(void *to, const void *from)
 
 // ---- bulk copies from global to shared memory, which complete on a barrier there
 
-// A barrier of one thread and the bytes that it expects. PTX ISA: mbarrier, cp.async.bulk. Compute capability 9.0. On the emulated GPU a copy
-// completes at once.
+// A barrier of one thread and the bytes that it expects. PTX ISA: mbarrier, cp.async.bulk. Compute capability 9.0. On
+// the emulated GPU a copy completes at once.
 struct arrival {
     uint64_t barrier;
 };
@@ -272,8 +274,9 @@ __device__ inline void arrival_wait(struct arrival *a, int phase)
 #endif
 }
 
-// bytes: a multiple of sixteen, as are the addresses. once: a pass reads it once, so it leaves L2 first and what is read again stays: keys, the
-// input of products, and the machine code of kernels (worth 6 % of a pass of an 8B model on an H200).
+// bytes: a multiple of sixteen, as are the addresses. once: a pass reads it once, so it leaves L2 first and what is
+// read again stays: keys, the input of products, and the machine code of kernels (worth 6 % of a pass of an 8B model on
+// an H200).
 __device__ inline void copy_bulk(void *to, const void *from, int bytes, struct arrival *a, bool once)
 {
 #if defined(EMULATED)
@@ -318,8 +321,8 @@ template <int N> __device__ inline void wait_for_copies()
 #endif
 }
 
-// Makes the compiler forget the value of x and the contents of memory. It would otherwise keep more values for the next columns
-// than there are registers.
+// Makes the compiler forget the value of x and the contents of memory. It would otherwise keep more values for the next
+// columns than there are registers.
 __device__ inline void forget(float &x)
 {
 #if !defined(EMULATED)
@@ -338,13 +341,13 @@ __device__ inline void forget(int &x)
 #endif
 }
 
-// ---- clusters of blocks, which run at the same time on neighbouring multiprocessors and reach each other's shared memory
+// ---- clusters of blocks, which run at the same time and reach each other's shared memory
 
-// Compute capability 9.0 has them; before that a cluster is one block. Shared memory that other blocks reach must be dynamic
-// (DYNAMIC_SHARED). A block may touch that of another one only between two barriers of the cluster, since the other one must have
-// begun and not have ended. PTX ISA: barrier.cluster, mapa. QUEUE_CLUSTERS of cuda.h launches them.
-// Maximum number of blocks, and threads of each: every device with clusters can run this size. Emulated threads are slow, so there are fewer,
-// except in .ci/nightly (FULL_CLUSTERS).
+// Compute capability 9.0 has them; before that a cluster is one block. Shared memory that other blocks reach must be
+// dynamic (DYNAMIC_SHARED). A block may touch that of another one only between two barriers of the cluster, since the
+// other one must have begun and not have ended. PTX ISA: barrier.cluster, mapa. QUEUE_CLUSTERS of cuda.h launches them.
+// Maximum number of blocks, and threads of each: every device with clusters can run this size. Emulated threads are
+// slow, so there are fewer, except in .ci/nightly (FULL_CLUSTERS).
 #if defined(EMULATED) && !defined(FULL_CLUSTERS)
 enum { CLUSTER = 4, CLUSTER_THREADS = 64 };
 #else
@@ -395,7 +398,8 @@ __device__ inline void cluster_barrier()
 #endif
 }
 
-// The same at the end of a kernel, after the last reads of other blocks' memory, which then may end: nothing need be visible.
+// A barrier at the end of a kernel, after the last reads of other blocks' memory, which then may end: nothing need be
+// visible.
 __device__ inline void cluster_end()
 {
 #if defined(EMULATED)

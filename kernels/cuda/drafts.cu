@@ -1,9 +1,9 @@
-// drafts.cu - drafts built where the logits are: drafters/trees/tree_builder.c and host_drafts.c for a device, candidate for candidate. The
-// host knows the maximum number of rows of each level and nothing else.
+// drafts.cu - drafts built where the logits are: drafters/trees/tree_builder.c and host_drafts.c for a device,
+// candidate for candidate. The host knows the maximum number of rows of each level and nothing else.
 //
-// A level is the top-k of each row (top_k.cu), or rows of probabilities and draws from them (drafts_sampled.cu). Then one block per
-// slot adds the children and selects the candidates that get rows of logits next, or, after the last level, writes the draft. The
-// layout of such rows in a pass is made here, too.
+// A level is the top-k of each row (top_k.cu), or rows of probabilities and draws from them (drafts_sampled.cu). Then
+// one block per slot adds the children and selects the candidates that get rows of logits next, or, after the last
+// level, writes the draft. The layout of such rows in a pass is made here, too.
 #include "kernels/cuda/drafts.h"
 
 namespace DEVICE_SPACE
@@ -11,7 +11,7 @@ namespace DEVICE_SPACE
 
 enum { BEGIN = 64 }; // requests per launch
 
-struct cuda_drafting {        // on the host
+struct cuda_drafting {        // the host's
     struct drafting drafting; // first
     struct builder builder;
     void *memory;
@@ -35,8 +35,8 @@ static __global__ void begin_kernel(const __grid_constant__ struct builder t, co
     t.of_frontier[(int64_t)own.slot * t.s.frontier] = 0;
 }
 
-// The children of the frontier's candidate f from the top-k of its row, by a warp. They become candidates from `to` on, unless that is
-// negative. Returns their number. token: shared memory (k).
+// The children of the frontier's candidate f from the top-k of its row, by a warp. They become candidates from `to` on,
+// unless that is negative. Returns their number. token: shared memory (k).
 __device__ static int top_k_children(const struct builder &t, const struct level &l, const struct draft_at_hand &d,
                                      int f, int to, int32_t *token)
 {
@@ -226,7 +226,7 @@ static_assert((int)MAX_NODES <= (int)MAX_PENDING && (int)DRAFTING_CANDIDATES <= 
 
 struct layout_chunk {
     struct device_rows rows;
-    int slot, prefix, place, short_prefix, short_place; // of the first row
+    int slot, prefix, place, short_prefix, short_place; // those of the first row
 };
 
 struct layout_call {
@@ -270,8 +270,8 @@ __device__ static void lay_out_row(const struct layout &to, const struct layout_
     }
 }
 
-// One block per chunk, whose rows are consecutive pending rows; a thread for each word. A pending row sees itself and what its parent
-// sees. One block more: padding, from row s.pass on.
+// One block per chunk, whose rows are consecutive pending rows; a thread for each word. A pending row sees itself and
+// what its parent sees. One block more: padding, from row s.pass on.
 static __global__ void __launch_bounds__(LAYOUT_THREADS) layout_kernel(const __grid_constant__ struct layout_call s)
 {
     __shared__ int16_t parent[MAX_PENDING];

@@ -1,8 +1,8 @@
-// drafts.h - drafts on a device: the loops over candidates that greedy and sampled drafting share, by one block per slot. For .cu
-// files only.
+// drafts.h - drafts on a device: the loops over candidates that greedy and sampled drafting share, by one block per
+// slot. For .cu files only.
 //
-// The steps on single candidates are in kernels/device_step/candidates.h. A candidate's rank is the number of better ones, so the order of
-// threads cannot matter.
+// The steps on single candidates are in kernels/device_step/candidates.h. A candidate's rank is the number of better
+// ones, so the order of threads cannot matter.
 #pragma once
 #include "kernels/cuda/cuda.h"
 extern "C" {
@@ -16,18 +16,18 @@ enum { DRAFT_THREADS = 512, DRAFT_WARPS = DRAFT_THREADS / WARP };
 enum { MAX_TOP_K = 96 }; // maximum of a row's top-k (a family, and padding ids) and children
 static_assert((int)DRAFTING_FRONTIER <= (int)DRAFT_THREADS, "a thread for each candidate of a frontier");
 
-struct draft_state { // of a request
+struct draft_state { // a request's
     struct drafting_request r;
     int32_t n, n_frontier; // candidates; those of the frontier
 };
 
-struct builder {                       // as kernels read it
+struct builder {                       // what kernels read
     struct drafting_shape s;           // its arrays are on the device
     const int32_t *row_id;             // (s.vocab) the inverse of s.target_id; -1: none
     struct draft_state *state;         // (requests)
     struct candidate *at;              // (slots, candidates)
     int32_t *of_frontier;              // (slots, frontier) candidates
-    int32_t *next_token, *next_parent; // as in struct drafting
+    int32_t *next_token, *next_parent; // those of struct drafting
     int32_t *draft_n, *draft_token, *draft_parent, *tag, *draft_q_row;
     uint8_t *proposal;
 };
@@ -69,7 +69,8 @@ __device__ inline int64_t row_of(const struct level &l, int request, int f)
     return l.first[request] + (int64_t)f * l.stride;
 }
 
-// The sum of x over the threads before this one; *total: over all. of_warp: shared memory (DRAFT_WARPS), which calls may share.
+// The sum of x over the threads before this one; *total: over all. of_warp: shared memory (DRAFT_WARPS), which calls
+// may share.
 template <typename number> __device__ inline number sum_before(number x, number *of_warp, number *total)
 {
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
@@ -105,8 +106,8 @@ __device__ inline void load_scores(const struct draft_at_hand &d, int from, int 
     __syncthreads();
 }
 
-// How many of n scores rank before number i, where threads of a warp have consecutive i. Which of two candidates is earlier differs
-// within the warp only for candidates of the warp.
+// How many of n scores rank before number i, where threads of a warp have consecutive i. Which of two candidates is
+// earlier differs within the warp only for candidates of the warp.
 __device__ inline int rank_among(const double *score, int n, int i)
 {
     const int first = i / WARP * WARP;
@@ -130,7 +131,7 @@ __device__ inline int select_frontier(const struct builder &t, const struct draf
 {
     const int n = frontier_size(t.s.nodes, t.s.top, to - from);
     int count = 0, more;
-    if (n < to - from) { // in a best-first tree all of them can have children
+    if (n < to - from) { // all of them can have children, since the tree is a best-first one
         load_scores(d, from, to, s);
         for (int i = (int)threadIdx.x; i < to - from; i += DRAFT_THREADS) {
             const int rank = rank_among(s.score, to - from, i);

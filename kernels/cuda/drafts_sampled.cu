@@ -1,7 +1,8 @@
-// drafts_sampled.cu - sampled and coupled children of a level: rows of probabilities, and draws from them with the host's results.
+// drafts_sampled.cu - sampled and coupled children of a level: rows of probabilities, and draws from them with the
+// host's results.
 //
-// A draw reads the part of a row that has the token, by the sums that come with the probabilities. They are exact (core/grid.h), so a
-// part without a token that was drawn before has its sum less that token's weight.
+// A draw reads the part of a row that has the token, by the sums that come with the probabilities. They are exact
+// (core/grid.h), so a part without a token that was drawn before has its sum less that token's weight.
 #include "kernels/cuda/drafts.h"
 #include "kernels/cuda/sampling.h"
 
@@ -32,7 +33,7 @@ struct draws { // shared memory of a block
     struct sampling_scratch<DRAFT_THREADS> scratch;
     double sum[ROW_PARTS], of_warp[DRAFT_WARPS];
     int32_t out[MAX_TOP_K]; // tokens that were drawn before, where siblings differ
-    int first, n;           // of the children
+    int first, n;           // the children's
 };
 
 // Number of children of the frontier's candidate f.

@@ -1,12 +1,13 @@
-// graphs.cu - CUDA graphs of the operations that a graph_key names (backend.h): the host queues a pass in the time of a launch or two,
-// and kernels start with less delay after each other.
+// graphs.cu - CUDA graphs of the operations that a graph_key names (backend.h): the host queues a pass in the time of a
+// launch or two, and kernels start with less delay after each other.
 //
-// A key has everything that the launches depend on. The first time the operations are queued one by one, so that all workspaces reach
-// their size; the second time their launches are captured; from then on the graph is launched. The results are the same in each case,
-// the rounded rows of the last operation included. Graphs contain addresses: releasing memory, or enlarging a workspace, ends all graphs.
+// A key has everything that the launches depend on. The first time the operations are queued one by one, so that all
+// workspaces reach their size; the second time their launches are captured; from then on the graph is launched. The
+// results are the same in each case, the rounded rows of the last operation included. Graphs contain addresses:
+// releasing memory, or enlarging a workspace, ends all graphs.
 //
-// If a graph cannot be made, the operations are queued one by one, then and from then on, and backend.log gets the reason, once. Under
-// SPECLAB_CUDA_SYNC there are no graphs.
+// If a graph cannot be made, the operations are queued one by one, then and from then on, and backend.log gets the
+// reason, once. Under SPECLAB_CUDA_SYNC there are no graphs.
 #include "kernels/cuda/round.h"
 
 #include <stdio.h>
@@ -17,7 +18,7 @@ namespace DEVICE_SPACE
 {
 
 enum { MAX_GRAPHS = 64 };
-enum { MAX_ROWS = 512 }; // of a pass: in longer ones launches cost little
+enum { MAX_ROWS = 512 }; // longer passes have no graphs: there launches cost little
 
 struct key {
     const void *whose, *cache;
@@ -33,7 +34,7 @@ struct graph {
     bool queued;          // its operations have been queued once
     cudaGraphExec_t exec; // NULL: it was not captured
     struct tensor out;    // what its operations returned
-    int buffer;           // of out's rounded rows
+    int buffer;           // the buffer of out's rounded rows
     struct rounded_buffer rounded;
 };
 
@@ -46,7 +47,8 @@ struct graphs {
 
 // ---- padding
 
-// Products process rows in groups of 8, from 65 on (matmul_large.cu) of 64, so padding up to those costs nothing there; in attention it does.
+// Products process rows in groups of 8, from 65 on (matmul_large.cu) of 64, so padding up to those costs nothing there;
+// in attention it does.
 int cuda_bucket(struct backend *b, int n)
 {
     (void)b;
@@ -180,7 +182,8 @@ static void log_off(struct cuda *c, const char *why)
         c->backend.log(c->backend.log_self, sentence);
 }
 
-// A failure of graphs is not a failure of the pass. The reason is the failure of an operation while it was captured, or e.
+// A failure of graphs is not a failure of the pass. The reason is the failure of an operation while it was captured, or
+// e.
 static void disable_graphs(struct cuda *c, cudaError_t e, const char *what)
 {
     cuda_note(c, e, what);
@@ -237,7 +240,7 @@ bool cuda_graph_launch(struct backend *b, const struct graph_key *r, struct tens
     struct cuda *c = (struct cuda *)b;
     struct graphs *g = c->graphs;
     cuda_use(c);
-    cuda_see(c, r->see); // before it: it is uploaded
+    cuda_see(c, r->see); // uploaded before the graph is launched
     c->writes++;
     forget_rounded(c);
     forget_stale(c);

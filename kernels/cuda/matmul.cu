@@ -1,11 +1,12 @@
-// matmul.cu - the choice of kernels for products of one input: how the input is rounded, which kernel computes each product, and
-// which products share a launch.
+// matmul.cu - the choice of kernels for products of one input: how the input is rounded, which kernel computes each
+// product, and which products share a launch.
 #include "kernels/cuda/round.h"
 
 namespace DEVICE_SPACE
 {
 
-// Products with f32 weights, and all with f32 activations, are those of matmul_plain.cu. floats: x rounded, for f32 weights with bf16 activations.
+// Products with f32 weights, and all with f32 activations, are those of matmul_plain.cu. floats: x rounded, for f32
+// weights with bf16 activations.
 static void run_plain(struct cuda *c, struct tensor x, const float *floats, const struct product *q)
 {
     const struct packed *p = packed_of(q->w);
@@ -18,8 +19,9 @@ static struct part part_of(const struct product *q)
     return { *packed_of(q->w), (float *)q->out.data, (const float *)q->bias.data, q->add };
 }
 
-// Whether a product takes a launch of matmul_large.cu. Without bulk copies, matmul_small.cu reads four bytes of x per byte of bf16 weights at 64 rows,
-// matmul_large.cu one; but it needs two blocks per multiprocessor. The choice does not change the result.
+// Whether a product takes a launch of matmul_large.cu. Without bulk copies, matmul_small.cu reads four bytes of x per
+// byte of bf16 weights at 64 rows, matmul_large.cu one; but it needs two blocks per multiprocessor. The choice does not
+// change the result.
 static bool is_large(const struct cuda *c, const struct work &k, bool gated)
 {
     return k.x.n > MAX_SMALL_ROWS ||

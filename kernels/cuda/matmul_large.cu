@@ -1,13 +1,15 @@
-// matmul_large.cu - products of long passes, such as prompts: the same sums as matmul_small.cu, bit for bit, in larger blocks that
-// read weights and input less often.
+// matmul_large.cu - products of long passes, such as prompts: the same sums as matmul_small.cu, bit for bit, in larger
+// blocks that read weights and input less often.
 //
 // A block has SIDE rows of weights and SIDE rows of x; gated, half as many rows of each weight. The order of a sum in
-// matmul_small.cu needs only two accumulators per output: the sum of the current slice, and that of the slices before it. So
-// each warp walks through all of K slice by slice (units 0, 8, 16, .., then 1, 9, ..), and nothing is combined between warps. A
-// warp has two tiles of rows and SIDE / 16 tiles of x; gated, one tile of each weight, adjacent in the block.
+// matmul_small.cu needs only two accumulators per output: the sum of the current slice, and that of the slices before
+// it. So each warp walks through all of K slice by slice (units 0, 8, 16, .., then 1, 9, ..), and nothing is combined
+// between warps. A warp has two tiles of rows and SIDE / 16 tiles of x; gated, one tile of each weight, adjacent in the
+// block.
 //
-// Weights and x are stored as fragments, what a warp loads at once, in global and in shared memory: copies are contiguous, reads are
-// free of bank conflicts, and quants are unpacked in registers. A ring of stages, each one unit of k, is filled ahead.
+// Weights and x are stored as fragments, what a warp loads at once, in global and in shared memory: copies are
+// contiguous, reads are free of bank conflicts, and quants are unpacked in registers. A ring of stages, each one unit
+// of k, is filled ahead.
 #include "kernels/cuda/unit.h"
 
 namespace DEVICE_SPACE
@@ -38,8 +40,8 @@ struct corner { // first tiles of a block
     int row, column;
 };
 
-// Blocks that run at the same time should share their reads of weights and x: they are ordered in bands of BAND columns of x, in
-// which the blocks of a row are neighbours. The part of x in a band stays in L2.
+// Blocks that run at the same time should share their reads of weights and x: they are ordered in bands of BAND columns
+// of x, in which the blocks of a row are neighbours. The part of x in a band stays in L2.
 template <int SIDE> __device__ static struct corner corner_of(const struct work &s, bool gated)
 {
     const int per_row = SIDE / TILE >> gated, rows = (s.part[0].w.tiles + per_row - 1) / per_row;
@@ -65,8 +67,8 @@ __device__ inline struct source source_of(const struct work &s, bool gated, cons
     return { gated ? warp % 2 : 0, tile * s.part[0].w.units, corner.column, s.x.tiles - corner.column };
 }
 
-// Starts the copies of a warp's share of a unit: the weights, which no kernel writes, and the input. Missing tiles of x are not copied:
-// no output depends on them.
+// Starts the copies of a warp's share of a unit: the weights, which no kernel writes, and the input. Missing tiles of x
+// are not copied: no output depends on them.
 template <int FORM, int SCALING, int SIDE>
 __device__ inline void copy_weights(struct stage<FORM, SCALING, SIDE> *to, const struct work &s,
                                     const struct source &source, int unit)
@@ -183,8 +185,8 @@ __device__ inline void collect(struct block_sums<SIDE> *to, const struct warp_su
         to->at[(column + c) * 8 + lane % 4 * 2 + i % 2][(row + r) * TILE + lane / 4 + i / 2 * 8] = total.at[r][c][i];
 }
 
-// Writes the outputs, as write_output() does. Warps write consecutive parts of output rows. With add, several old values are read
-// at a time, to overlap their latencies. Gated, the sums of up are in the tile after that of gate.
+// Writes the outputs, as write_output() does. Warps write consecutive parts of output rows. With add, several old
+// values are read at a time, to overlap their latencies. Gated, the sums of up are in the tile after that of gate.
 template <int SIDE>
 __device__ inline void write_outputs(const struct work &s, const struct block_sums<SIDE> &sums,
                                      const struct corner &corner, bool gated)
@@ -227,7 +229,7 @@ static __global__ void __launch_bounds__(SIDE * 2, SIDE == 128 ? 1 : 3)
     constexpr int COLUMNS = SIDE / 16, STAGES = stages_of(sizeof(stage_type));
     DYNAMIC_SHARED(stage_type, ring);
     const int warp = threadIdx.x / WARP, units = s.part[0].w.units;
-    __shared__ struct corner block_corner; // for the end, to save registers
+    __shared__ struct corner block_corner; // shared memory saves registers until the end
     const struct corner corner = corner_of<SIDE>(s, gated);
     if (threadIdx.x == 0)
         block_corner = corner;

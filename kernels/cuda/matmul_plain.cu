@@ -1,8 +1,8 @@
-// matmul_plain.cu - products with unpacked weights, in the checkpoint's layout: of f32 weights, which have no smaller exact form, and of every type
-// with f32 activations, as a reference for the packed products.
+// matmul_plain.cu - products with unpacked weights, in the checkpoint's layout: of f32 weights, which have no smaller
+// exact form, and of every type with f32 activations, as a reference for the packed products.
 //
-// One warp per row of weights: its lanes are over k, followed by a tree over the lanes. The columns (rows of x) that a warp
-// computes together share the weights only.
+// One warp per row of weights: its lanes are over k, followed by a tree over the lanes. The columns (rows of x) that a
+// warp computes together share the weights only.
 #include "kernels/cuda/packed.h"
 #include "kernels/cuda/unpack.h"
 

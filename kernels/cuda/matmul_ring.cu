@@ -1,12 +1,14 @@
-// matmul_ring.cu - products of up to 64 rows on devices with bulk copies (compute capability 9.0): the sums of matmul_small.cu, bit for bit, with
-// weights and input on their way through shared memory.
+// matmul_ring.cu - products of up to 64 rows on devices with bulk copies (compute capability 9.0): the sums of
+// matmul_small.cu, bit for bit, with weights and input on their way through shared memory.
 //
-// What a memory delivers is bounded by what is asked of it ahead of time, and registers hold too little of that. Here a block has a multiprocessor,
-// and each of its eight warps one slice of k, for ROWS tiles of rows of weights and all COLUMNS tiles of x, and a ring of its own in shared memory:
-// a stage is a unit of k, filled by bulk copies a whole ring ahead. A warp waits for its own copies only. A block has several groups of
-// tiles, one after the other, and its rings run on from one to the next: while the slices of a group are added, weights of the next one
-// arrive. The first weights are under way while the previous kernel ends. Every group reads all of x, from L2: more tiles in a group mean fewer such
-// reads, but groups that cannot be shared out as evenly (rows_of chooses). PTX ISA, cp.async.bulk and mbarrier.
+// What a memory delivers is bounded by what is asked of it ahead of time, and registers hold too little of that. Here a
+// block has a multiprocessor, and each of its eight warps one slice of k, for ROWS tiles of rows of weights and all
+// COLUMNS tiles of x, and a ring of its own in shared memory: a stage is a unit of k, filled by bulk copies a whole
+// ring ahead. A warp waits for its own copies only. A block has several groups of tiles, one after the other, and its
+// rings run on from one to the next: while the slices of a group are added, weights of the next one arrive. The first
+// weights are under way while the previous kernel ends. Every group reads all of x, from L2: more tiles in a group mean
+// fewer such reads, but groups that cannot be shared out as evenly (rows_of chooses). PTX ISA, cp.async.bulk and
+// mbarrier.
 #include "kernels/cuda/unit.h"
 
 namespace DEVICE_SPACE
@@ -44,14 +46,15 @@ template <int FORM, int SCALING, int COLUMNS, int ROWS> struct ring_shape {
                                (SLICES * (int)(sizeof(stage_type) + sizeof(struct arrival)));
     static constexpr int STAGES = FIT < MAX_STAGES ? FIT : (int)MAX_STAGES;
     static_assert(STAGES >= 2, "a ring");
-    struct block { // in shared memory
+    struct block { // shared memory
         stage_type ring[SLICES][STAGES];
         sums_of_slice<COLUMNS, ROWS> sums[SLICES];
         struct arrival arrival[SLICES][STAGES];
     };
 };
 
-// Tile number r of a group: of the weights side by side, or (gated) of gate and up in turn. A tile beyond the last one is that.
+// Tile number r of a group: of the weights side by side, or (gated) of gate and up in turn. A tile beyond the last one
+// is that.
 template <int ROWS> __device__ inline struct place place_in_group(const struct work &k, bool gated, int group, int r)
 {
     if (gated)
@@ -141,7 +144,7 @@ __device__ inline void multiply(float (&sum)[ROWS][COLUMNS][4], const struct sta
     UNROLL
     for (int r = 0; r < ROWS; r++) {
         struct fragment<FORM, SCALING> w = load_fragment<FORM, SCALING>(from, r);
-        UNROLL_BY(COLUMNS == 8 ? 1 : BLOCKS) // for want of registers
+        UNROLL_BY(COLUMNS == 8 ? 1 : BLOCKS) // registers do not suffice for more
         for (int b = 0; b < BLOCKS; b++) {
             uint32_t a[2][2][4];
             weights_of<FORM>(a[0], w.quants, 0, minus);
@@ -158,7 +161,8 @@ __device__ inline void multiply(float (&sum)[ROWS][COLUMNS][4], const struct sta
     }
 }
 
-// Adds the slices of each output of the tiles `row` and, of two together, row + 1 of a group, in order; column: first tile of x.
+// Adds the slices of each output of the tiles `row` and, of two together, row + 1 of a group, in order; column: first
+// tile of x.
 template <int COLUMNS, int ROWS>
 __device__ inline void write_outputs(const struct work &k, bool gated, int group, int row, int column,
                                      const sums_of_slice<COLUMNS, ROWS> *sums)
@@ -281,8 +285,8 @@ static void launch(struct cuda *c, const struct work &k, bool gated, int tiles)
 
 enum { MAX_ROWS = 4 };
 
-// Tiles of a group: those with which the busiest multiprocessor reads least, of weights and of x. Of 64 rows of x, one or two tiles, for want of
-// registers; gated, two or four.
+// Tiles of a group: those with which the busiest multiprocessor reads least, of weights and of x. Of 64 rows of x, one
+// or two tiles, for want of registers; gated, two or four.
 static int rows_of(const struct cuda *c, const struct work &k, bool gated, int tiles)
 {
     const struct packed *p = &k.part[0].w;

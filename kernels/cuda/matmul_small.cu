@@ -1,11 +1,13 @@
 // matmul_small.cu - products with packed weights on tensor cores, for any number of rows: out (n, m) = x (n, k) w^T.
 //
-// The main idea: the computation of an output is the same for every n. K is divided into eight slices: slice s has units s, s + 8, s + 16,
-// .., accumulated as in unit.h; the eight sums are added in order. An output of the matrix instruction depends on its own row of
-// weights and its own row of x only, so n only decides how many outputs are computed together.
+// The main idea: the computation of an output is the same for every n. K is divided into eight slices: slice s has
+// units s, s + 8, s + 16, .., accumulated as in unit.h; the eight sums are added in order. An output of the matrix
+// instruction depends on its own row of weights and its own row of x only, so n only decides how many outputs are
+// computed together.
 //
-// Here a block has sixteen rows of weights, and each of its eight warps a slice. Weights are loaded from memory directly to registers, a few units
-// ahead; the input comes from the caches by ordinary loads. Registers are the scarcest resource: ptxas -v must show no spills.
+// Here a block has sixteen rows of weights, and each of its eight warps a slice. Weights are loaded from memory
+// directly to registers, a few units ahead; the input comes from the caches by ordinary loads. Registers are the
+// scarcest resource: ptxas -v must show no spills.
 #include "kernels/cuda/unit.h"
 
 namespace DEVICE_SPACE
@@ -13,8 +15,8 @@ namespace DEVICE_SPACE
 
 enum { THREADS = 256 };
 
-// sum := the products of units slice, slice + SLICES, .. below `units`. tile: of part[0] and part[WEIGHTS - 1]; first: tile of x. Waits
-// for the previous kernel when the first weights are on their way.
+// sum := the products of units slice, slice + SLICES, .. below `units`. tile: of part[0] and part[WEIGHTS - 1]; first:
+// tile of x. Waits for the previous kernel when the first weights are on their way.
 template <int FORM, int SCALING, int COLUMNS, int WEIGHTS>
 __device__ inline void sum_slice(float (&sum)[WEIGHTS][COLUMNS][4], const struct part *part,
                                  const struct rounded &input, int tile, int first, int slice)
@@ -85,7 +87,7 @@ __device__ inline void add_slices(const float (&sum)[WEIGHTS][COLUMNS][4], int s
         keep_sums<COLUMNS>(part[slice][v], sum[v]);
     __syncthreads();
     for (int o = threadIdx.x; o < COLUMNS * 8 * TILE; o += THREADS) {
-        const int n = o / TILE, r = o % TILE; // of the block's outputs
+        const int n = o / TILE, r = o % TILE; // numbers within the block's outputs
         const struct corner_of_sum in = sum_at(n, r);
         float total[WEIGHTS];
         UNROLL
@@ -144,7 +146,7 @@ static __global__ void __launch_bounds__(THREADS, blocks_of(FORM, SCALING, 1, WE
     const auto &g = k.group[blockIdx.y / k.w.tiles];
     const int rows = min(g.rows - 8 * column, 8);
     if (rows <= 0)
-        return; // without a wait: a kernel has ended only when all its blocks have, and those of column 0, which every group has, wait
+        return; // no wait: a kernel ends with its last block, and every group has one of column 0, which waits
     struct part part[WEIGHTS];
     UNROLL
     for (int v = 0; v < WEIGHTS; v++) {

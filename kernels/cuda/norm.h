@@ -1,5 +1,6 @@
-// norm.h - RMSNorm of a row by one block: the sum of squares per thread in rounds, then trees over lanes and over warps. Shared by rmsnorm (rows.cu)
-// and the input of EAGLE's heads (take.cu), which so have the same bits. For .cu files only.
+// norm.h - RMSNorm of a row by one block: the sum of squares per thread in rounds, then trees over lanes and over
+// warps. Shared by rmsnorm (rows.cu) and the input of EAGLE's heads (take.cu), which so have the same bits. For .cu
+// files only.
 #pragma once
 #include "kernels/cuda/round.h"
 
@@ -12,8 +13,8 @@ struct four { // adjacent numbers of a row
     float x[4];
 };
 
-// From number k on; 0 beyond the width. WIDE: the row is aligned, and its width a multiple of four. FIXED: no kernel writes the row,
-// which the caller loads before it waits.
+// From number k on; 0 beyond the width. WIDE: the row is aligned, and its width a multiple of four. FIXED: no kernel
+// writes the row, which the caller loads before it waits.
 template <bool WIDE, bool FIXED> static __device__ inline struct four load_four(const float *row, int k, int width)
 {
     struct four to = {};
@@ -55,9 +56,9 @@ static __device__ inline void load_weights_of_norm(struct four (&weights)[ROUNDS
     }
 }
 
-// Calls write(k, x, y) for four numbers at a time up to `padded`, by all lanes of a warp together: y = x / rms(x) * w, or x without weights, and 0
-// beyond the width. load(k): numbers k .. of the row. The first ROUNDS rounds are kept in registers, with their weights if the row is WIDE: the
-// caller has loaded them. Longer rows are loaded again.
+// Calls write(k, x, y) for four numbers at a time up to `padded`, by all lanes of a warp together: y = x / rms(x) * w,
+// or x without weights, and 0 beyond the width. load(k): numbers k .. of the row. The first ROUNDS rounds are kept in
+// registers, with their weights if the row is WIDE: the caller has loaded them. Longer rows are loaded again.
 template <int ROUNDS, bool WIDE, typename loader, typename writer>
 static __device__ inline void norm_row(const float *w, const struct four (&weights)[ROUNDS], int width, int padded,
                                        float eps, loader load, writer write)
@@ -110,7 +111,8 @@ static inline int norm_threads(int width)
     return needed < NORM_THREADS ? needed : (int)NORM_THREADS;
 }
 
-static inline bool norm_is_wide(int64_t width, uintptr_t addresses) // of all rows and weights, by bitwise or
+static inline bool norm_is_wide(int64_t width,
+                                uintptr_t addresses) // addresses: those of all rows and weights, by bitwise or
 {
     return width % 4 == 0 && addresses % sizeof(float4) == 0;
 }

@@ -1,13 +1,13 @@
-// packed.h - layout of a weight for matmul_small.cu: tiles of sixteen rows, in which the words that a lane loads are the operands
-// of its matrix instruction; and the interfaces between the files of matmul. For .cu files only.
+// packed.h - layout of a weight for matmul_small.cu: tiles of sixteen rows, in which the words that a lane loads are
+// the operands of its matrix instruction; and the interfaces between the files of matmul. For .cu files only.
 //
-// The main idea: a sum may be taken in any order of k, as long as weights and input agree. mma_bf16 wants lane 4 g + t to hold
-// pairs of k that are apart; here the lane holds four consecutive ones, k = 16 j + 4 t .. + 3 for instruction j, of rows g and
-// g + 8. round.cu lays out the input in the same way, so nothing is ever moved between lanes.
+// The main idea: a sum may be taken in any order of k, as long as weights and input agree. mma_bf16 wants lane 4 g + t
+// to hold pairs of k that are apart; here the lane holds four consecutive ones, k = 16 j + 4 t .. + 3 for instruction
+// j, of rows g and g + 8. round.cu lays out the input in the same way, so nothing is ever moved between lanes.
 //
-// A unit is 32 k of 16-bit numbers or 64 k of smaller ones: what a lane loads at once, 16 or 32 bytes per tile. Within it, number
-// e (0, 1) of register a (0..3) of instruction j lies in word (4 j + a) * bits / 16: see placed(). K is padded with zeros to
-// whole units, and rows to whole tiles.
+// A unit is 32 k of 16-bit numbers or 64 k of smaller ones: what a lane loads at once, 16 or 32 bytes per tile. Within
+// it, number e (0, 1) of register a (0..3) of instruction j lies in word (4 j + a) * bits / 16: see placed(). K is
+// padded with zeros to whole units, and rows to whole tiles.
 //
 //     quants  [tile][unit][load][lane] uint4
 //     scales  [tile][unit][g][words]   of rows g and g + 8, for each group of 32 k in the unit:
@@ -139,9 +139,10 @@ __device__ inline struct affine affine_of(const uint32_t *scale, const uint32_t 
 
 // ---- input
 
-// round.cu: finds x as products with packed weights read it, or rounds it. Returns the buffer; -1: memory is exhausted, which is recorded.
+// round.cu: finds x as products with packed weights read it, or rounds it. Returns the buffer; -1: memory is exhausted,
+// which is recorded.
 int round_input(struct cuda *c, struct tensor x, struct rounded *to);
-// x (n, k) rounded to bfloat16 and converted back, for f32 weights; NULL: likewise.
+// x (n, k) rounded to bfloat16 and converted back, for f32 weights; NULL: memory is exhausted, which is recorded.
 const float *round_floats(struct cuda *c, struct tensor x);
 
 // ---- products
@@ -156,7 +157,7 @@ struct part { // one weight of a launch
 // One launch: weights with the same packing side by side, or (gated) gate and up: out of part 0 = f(x w0^T) * (x w1^T).
 struct work {
     struct rounded x;
-    int count; // of parts; matmul_large.cu: 1, or gated 2
+    int count; // parts; matmul_large.cu: 1, or gated 2
     struct part part[MAX_PRODUCTS];
     enum gate_function f;    // gated
     struct rounding rounded; // gated, except for matmul_large.cu: the output is written rounded, too
@@ -168,20 +169,20 @@ static inline bool same_packing(const struct packed *a, const struct packed *b)
     return a->form == b->form && a->scaling == b->scaling && a->k == b->k;
 }
 
-// Three kernels with the same bits: matmul_ring.cu for at most MAX_SMALL_ROWS rows where there are bulk copies, matmul_small.cu where there are none,
-// and matmul_large.cu for more rows than a block of those has, where they would read x again for every few rows of weights, and the weights
-// again for every block of rows of x.
+// Three kernels with the same bits: matmul_ring.cu for at most MAX_SMALL_ROWS rows where there are bulk copies,
+// matmul_small.cu where there are none, and matmul_large.cu for more rows than a block of those has, where they would
+// read x again for every few rows of weights, and the weights again for every block of rows of x.
 enum { MAX_SMALL_ROWS = 64 };
 void matmul_small_run(struct cuda *c, const struct work &k, bool gated);
 void matmul_ring_run(struct cuda *c, const struct work &k, bool gated);
 void matmul_large_run(struct cuda *c, const struct work &k, bool gated);
-int64_t matmul_large_blocks(const struct work &k, bool gated); // of the smallest size
+int64_t matmul_large_blocks(const struct work &k, bool gated); // blocks of the smallest size
 // matmul_plain.cu: from raw rows on the device. x: (n, k), already rounded; out, bias: as in struct part
 void matmul_plain_run(struct cuda *c, float *out, const float *x, int n, const uint8_t *rows, enum type type, int64_t m,
                       int64_t k, const float *bias, bool add);
 
-// One launch for groups of rows that have weights of one packing and shape each (w: of all; its pointers are not used). Each group's
-// rows begin at a tile of x of their own.
+// One launch for groups of rows that have weights of one packing and shape each (w: of all; its pointers are not used).
+// Each group's rows begin at a tile of x of their own.
 enum { GROUPS_PER_LAUNCH = 48 };
 struct grouped_matmul {
     struct packed w;
@@ -192,13 +193,13 @@ struct grouped_matmul {
     struct {
         const uint4 *quants[2]; // [1]: gated only, as in struct packed
         const uint32_t *scales[2], *supers[2];
-        int first_tile, rows, first_row; // of x; of out
+        int first_tile, rows, first_row; // x's tile and rows; out's row
     } group[GROUPS_PER_LAUNCH];
 };
 static_assert(sizeof(struct grouped_matmul) <= 4096, "limit of kernel parameters");
 void matmul_grouped_run(struct cuda *c, const struct grouped_matmul &k, bool gated); // matmul_small.cu
-// round.cu: rows row[0 .. sum of g[i].rows) of x (row NULL: in order), those of each group from a tile of their own. Returns false and records
-// the error if memory is exhausted.
+// round.cu: rows row[0 .. sum of g[i].rows) of x (row NULL: in order), those of each group from a tile of their own.
+// Returns false and records the error if memory is exhausted.
 bool round_groups(struct cuda *c, struct tensor x, const int32_t *row, const struct row_group *g, int count,
                   struct rounded *to);
 

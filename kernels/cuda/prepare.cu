@@ -1,8 +1,9 @@
 // prepare.cu - uploads weights once and packs them on the device into the layout of matmul_small.cu (packed.h).
 //
-// Raw rows are uploaded in panels of at most 64 MB; kernels extract numbers and scales from their blocks one by one (unpack.h). Threads copy a
-// panel into pinned memory while the one before it is uploaded and packed: from pageable memory, the driver would copy with one thread.
-// Packing is lossless: a number unpacks to exactly the value that its block represents.
+// Raw rows are uploaded in panels of at most 64 MB; kernels extract numbers and scales from their blocks one by one
+// (unpack.h). Threads copy a panel into pinned memory while the one before it is uploaded and packed: from pageable
+// memory, the driver would copy with one thread. Packing is lossless: a number unpacks to exactly the value that its
+// block represents.
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,7 @@ static __global__ void pack_numbers(const __grid_constant__ struct panel w)
     const struct packed *p = &w.p;
     const int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     const int lane = (int)(at % WARP), unit = (int)(at / WARP % p->units), bits = form_bits(p->form);
-    const int64_t tile = at / WARP / p->units; // of the panel
+    const int64_t tile = at / WARP / p->units; // the panel's
     if (tile >= w.tiles)
         return;
     uint32_t word[8] = {};
@@ -102,7 +103,7 @@ static __global__ void pack_scales(const __grid_constant__ struct panel w)
             super[0] |= group == 0 ? (uint32_t)s.d << 16 * high : 0;
             break;
         case SCALING_FLOAT:
-            word[high] = s.d | (uint32_t)s.m << 16; // of both groups
+            word[high] = s.d | (uint32_t)s.m << 16; // both groups have it
             break;
         case SCALING_POWER:
             word[0] |= (uint32_t)s.scale << (16 * group + 8 * high);
@@ -197,7 +198,8 @@ static cudaError_t reserve_pinned(struct cuda *c, size_t bytes)
     return e;
 }
 
-// Queues the upload of at most PANEL_BYTES: the host may change them afterwards. Waits for the upload before it, and the packing.
+// Queues the upload of at most PANEL_BYTES: the host may change them afterwards. Waits for the upload before it, and
+// the packing.
 static cudaError_t upload(struct cuda *c, void *to, const uint8_t *from, size_t bytes)
 {
     cudaError_t e = 2 * bytes > c->pinned.bytes ? reserve_pinned(c, 2 * bytes) : cudaSuccess;

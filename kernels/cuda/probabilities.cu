@@ -1,8 +1,8 @@
-// probabilities.cu - rows of logits become rows of probabilities, with the bits that sampling/ computes on the host: the same functions
-// of single numbers (core/grid.h), and exact sums, whose order does not matter.
+// probabilities.cu - rows of logits become rows of probabilities, with the bits that sampling/ computes on the host:
+// the same functions of single numbers (core/grid.h), and exact sums, whose order does not matter.
 //
-// Launches: the largest of each row; the cut of top_k and top_p (select.cu); e^x and its sum; the division by it. Rows have 100 to
-// 600 kB, so all launches but the first read them from the cache.
+// Launches: the largest of each row; the cut of top_k and top_p (select.cu); e^x and its sum; the division by it. Rows
+// have 100 to 600 kB, so all launches but the first read them from the cache.
 #include "kernels/cuda/probabilities.h"
 
 namespace DEVICE_SPACE

@@ -1,7 +1,7 @@
 // probabilities.h - rows of logits that become probabilities: what their kernels share. For .cu files only.
 //
-// A row is divided among several blocks, as there are fewer rows than multiprocessors. The results of its chunks are combined exactly,
-// so their number does not matter.
+// A row is divided among several blocks, as there are fewer rows than multiprocessors. The results of its chunks are
+// combined exactly, so their number does not matter.
 #pragma once
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/reduce.h"
@@ -16,7 +16,7 @@ extern "C" {
 namespace DEVICE_SPACE
 {
 
-enum { ROW_THREADS = 256, ROW_WARPS = ROW_THREADS / WARP }; // of a block
+enum { ROW_THREADS = 256, ROW_WARPS = ROW_THREADS / WARP }; // a block's
 
 struct rows_call {
     float *x;                        // (rows, n)

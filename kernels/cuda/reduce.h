@@ -1,5 +1,5 @@
-// reduce.h - walks over numbers by the threads of a block, and reductions over them with the same result in every thread. of_warp: shared
-// memory, one element per warp, which calls may share. For .cu files only.
+// reduce.h - walks over numbers by the threads of a block, and reductions over them with the same result in every
+// thread. of_warp: shared memory, one element per warp, which calls may share. For .cu files only.
 #pragma once
 #include "core/grid.h"
 #include "kernels/cuda/device.h"

@@ -1,5 +1,5 @@
-// rejection.cu - the body of `rejection`, `lenient` and `synthetic`: verifier/rules/rejection.c specifies it and proves it.
-// Parameters: 0: lenience, 1: rate; a draft token is accepted with probability min(1, lenience p / q + rate).
+// rejection.cu - the body of `rejection`, `lenient` and `synthetic`: verifier/rules/rejection.c specifies it and proves
+// it. Parameters: 0: lenience, 1: rate; a draft token is accepted with probability min(1, lenience p / q + rate).
 #include "kernels/cuda/residual.h"
 
 namespace DEVICE_SPACE

@@ -1,8 +1,8 @@
-// residual.h - the rows that draft tokens were sampled from (verifier/rules/verification.c), and what is left of a row of p after
-// rejections (sampling/dist.c). For the bodies of rules.
+// residual.h - the rows that draft tokens were sampled from (verifier/rules/verification.c), and what is left of a row
+// of p after rejections (sampling/dist.c). For the bodies of rules.
 //
-// Of rows of q only the numbers that normalize them are computed; their entries follow from the floats at each use. A residual is
-// written as doubles, each entry always by the same thread.
+// Of rows of q only the numbers that normalize them are computed; their entries follow from the floats at each use. A
+// residual is written as doubles, each entry always by the same thread.
 #pragma once
 #include "kernels/cuda/verify.h"
 
@@ -15,7 +15,7 @@ namespace DEVICE_SPACE
 struct proposal {
     int node;
     const float *row;
-    double sum;               // of the row; negative: not computed yet
+    double sum;               // the row's; negative: not computed yet
     struct normalizer of_row; // if has_normalizer
     bool has_normalizer;
     int without;                 // the row without the tokens of earlier siblings of this child is normalized by
@@ -86,7 +86,7 @@ __device__ NOT_INLINED struct proposal with_normalizers(int vocab, struct verify
     }
     if (q.without == child)
         return q;
-    double left = sum > 0 ? 1 : 0; // of the normalized row; exact
+    double left = sum > 0 ? 1 : 0; // the normalized row's; exact
     for (int s = t.child[q.node]; s < child; s = t.next[s])
         if (!is_earlier_sibling(t, q.node, s, t.token[s]))
             left -= normalized(q.of_row, t.token[s], entry_of(row, t.token[s]));
@@ -123,8 +123,8 @@ __device__ inline double proposal_probability(const struct verify_call &c, struc
 
 // ---- residuals
 
-// What is left of a row of p, which adds up to 1: entry i is normalized(n, i, row[i]), or of a residual normalized(n, i, work[i]). The
-// same in all threads.
+// What is left of a row of p, which adds up to 1: entry i is normalized(n, i, row[i]), or of a residual normalized(n,
+// i, work[i]). The same in all threads.
 struct remaining {
     int certain;      // the only token; -1: the following
     const float *row; // NULL: work
@@ -139,8 +139,8 @@ __device__ inline double remaining_at(const struct remaining &p, int i)
     return normalized(p.n, i, p.row != NULL ? entry_of(p.row, i) : p.work[i]);
 }
 
-// p becomes its entries(i, remaining_at(i), other(i)), which add up to `left`, divided by that; v.parts become its own. They are
-// written to p.work, which nobody may read at the time of the call.
+// p becomes its entries(i, remaining_at(i), other(i)), which add up to `left`, divided by that; v.parts become its own.
+// They are written to p.work, which nobody may read at the time of the call.
 template <typename loader, typename entries>
 __device__ inline void replace_remaining(const struct verify_call &c, struct verify_shared &v, struct remaining &p,
                                          double left, loader load, entries entry)
@@ -178,7 +178,8 @@ __device__ inline double remove_token(const struct verify_call &c, struct verify
     return left;
 }
 
-// p := (a p - q)+ normalized, 0 <= a <= 1, for the q of a child. Returns the mass before normalizing; 0: p is unchanged.
+// p := (a p - q)+ normalized, 0 <= a <= 1, for the q of a child. Returns the mass before normalizing; 0: p is
+// unchanged.
 __device__ inline double take_residual(const struct verify_call &c, struct verify_shared &v, struct remaining &p,
                                        double a, struct proposal &q, int child)
 {

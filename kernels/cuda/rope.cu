@@ -1,5 +1,5 @@
-// rope.cu - RoPE angles for the rows of a pass, and writes to the KV cache where attention does not write it itself: rotated keys and
-// unchanged values, rounded to the cache's type.
+// rope.cu - RoPE angles for the rows of a pass, and writes to the KV cache where attention does not write it itself:
+// rotated keys and unchanged values, rounded to the cache's type.
 //
 // One thread per number of a row. A warp has 32 consecutive numbers, which is a block of Q8_0, and never mixes k and v.
 #include "kernels/cuda/attention.h"

@@ -1,10 +1,11 @@
 // round.cu - the rounded rows that products read (round.h), and their two buffers.
 //
-// The input of a product is mostly what the operation before it made, and that one has written it rounded: the tensor's value has
-// a number for it. Any other input is rounded here.
+// The input of a product is mostly what the operation before it made, and that one has written it rounded: the tensor's
+// value has a number for it. Any other input is rounded here.
 //
-// Rows that fill the last tiles may have any numbers. Products read them, but an output depends on its own row only, and outputs of
-// these rows are not kept. Memory is cleared when it is reserved, so that nothing reads what was never written.
+// Rows that fill the last tiles may have any numbers. Products read them, but an output depends on its own row only,
+// and outputs of these rows are not kept. Memory is cleared when it is reserved, so that nothing reads what was never
+// written.
 #include "kernels/cuda/round.h"
 
 namespace DEVICE_SPACE
@@ -13,7 +14,8 @@ namespace DEVICE_SPACE
 enum { THREADS = 256 };
 static const char *const what = "the input of products", *const rounds = "rounding the input of products";
 
-// A thread per number of rows first .. of what is written; zeros beyond the width. numbers: of x's rows, -1: none; n 0: in order.
+// A thread per number of rows first .. of what is written; zeros beyond the width. numbers: of x's rows, -1: none; n 0:
+// in order.
 static __global__ void round_kernel(const struct rounding to, int first,
                                     const __grid_constant__ struct row_numbers numbers, const float *x, int64_t width,
                                     int64_t padded)
@@ -33,7 +35,8 @@ static __global__ void round_floats_kernel(float *to, const float *x, int64_t n)
         to[i] = bf16_to_float(float_to_bf16(x[i]));
 }
 
-// Tiles as the kernels of products take them: a pass's rows with its padding (cuda_bucket) have as many as the rows alone.
+// Tiles as the kernels of products take them: a pass's rows with its padding (cuda_bucket) have as many as the rows
+// alone.
 static int tiles_for(int64_t rows)
 {
     const int needed = blocks_for(rows, 8);

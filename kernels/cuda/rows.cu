@@ -1,5 +1,5 @@
-// rows.cu - operations on rows of floats: add, RMSNorm, SwiGLU, and copies of rows. Each row is computed by one block (or
-// elementwise), independently of the other rows of the pass.
+// rows.cu - operations on rows of floats: add, RMSNorm, SwiGLU, and copies of rows. Each row is computed by one block
+// (or elementwise), independently of the other rows of the pass.
 #include "kernels/cuda/norm.h"
 
 namespace DEVICE_SPACE
@@ -21,7 +21,7 @@ static __global__ void add_kernel(float *out, const float *x, int64_t n, int64_t
         out[i] += x[one ? i % width : i];
 }
 
-static int grid_for(const struct cuda *c, int64_t n) // of grid-stride loops
+static int grid_for(const struct cuda *c, int64_t n) // blocks of grid-stride loops
 {
     const int64_t max_blocks = 8 * (int64_t)c->processors, blocks = (n + THREADS - 1) / THREADS;
     return (int)(blocks < max_blocks ? blocks : max_blocks);
@@ -120,7 +120,7 @@ void cuda_rescale(struct backend *b, struct tensor x, float scale, float cap)
 
 // ---- sums of weighted rows
 
-enum { MIXED_ROWS = 256 }; // of x, in a launch
+enum { MIXED_ROWS = 256 }; // rows of x in a launch
 static_assert((int)MIXED_ROWS >= (int)MAX_MIXED, "a row of the result in one launch");
 struct mixture {
     float *out;
@@ -170,7 +170,7 @@ void cuda_mix(struct backend *b, struct tensor out, struct tensor x, const int32
 
 // ---- copies of rows
 
-// to[i][to_column + k] = from[i][from_column + k]
+// Copies from[i][from_column + k] to to[i][to_column + k].
 static __global__ void columns_kernel(float *to, int64_t to_width, int to_column, const float *from, int64_t from_width,
                                       int from_column, int64_t width)
 {

@@ -1,12 +1,14 @@
-// sampling.h - rows of probabilities and draws from them, by the threads of a block or of a cluster: sampling/dist.c and
-// sampling/rng.c for a device, with the same results to the bit. For .cu files only.
+// sampling.h - rows of probabilities and draws from them, by the threads of a block or of a cluster: sampling/dist.c
+// and sampling/rng.c for a device, with the same results to the bit. For .cu files only.
 //
-// The results are the same because single numbers go through core/grid.h and core/acceptance.h on both sides, sums are exact, so
-// their order does not matter, and every draw has an address. All threads of a block, or of a cluster, call these functions together,
-// with the same arguments, and return the same results. Callers put a barrier between writing what these functions read and the call.
+// The results are the same because single numbers go through core/grid.h and core/acceptance.h on both sides, sums are
+// exact, so their order does not matter, and every draw has an address. All threads of a block, or of a cluster, call
+// these functions together, with the same arguments, and return the same results. Callers put a barrier between writing
+// what these functions read and the call.
 //
-// A walk over a row costs the latency of its loads. So each thread loads entries well before it uses them, and the blocks of a cluster
-// divide the row. Code that runs once costs its own loading, so a walk is not unrolled, and what many walks share is a function.
+// A walk over a row costs the latency of its loads. So each thread loads entries well before it uses them, and the
+// blocks of a cluster divide the row. Code that runs once costs its own loading, so a walk is not unrolled, and what
+// many walks share is a function.
 #pragma once
 #include <math.h>
 
@@ -28,7 +30,7 @@ struct tally {
 template <int THREADS, int BLOCKS = 1> struct sampling_scratch { // shared memory of a block; dynamic if BLOCKS > 1
     struct tally of_warp[THREADS / WARP];
     double sum_of_warp[THREADS / WARP];
-    struct tally of_block[2][BLOCKS]; // of the cluster's blocks, from the last two walks
+    struct tally of_block[2][BLOCKS]; // the cluster's blocks', from the last two walks
     int turn;                         // which of the two is next. Initially 0
 };
 
@@ -36,7 +38,7 @@ struct random_source { // Philox's stream, and the root's position (sampling/rng
     uint64_t seed, sequence;
     int32_t root;
     const double
-        *uniforms; // in place of Philox's (kernels/device_step/verification.h), for a draft of `nodes` nodes; NULL
+        *uniforms; // they replace Philox's (kernels/device_step/verification.h), for a draft of `nodes` nodes; NULL
     int nodes;
 };
 
@@ -65,7 +67,8 @@ __device__ inline struct tally combined(struct tally a, const struct tally &b)
     return a;
 }
 
-// Combines the tallies of all threads. of_block (BLOCKS), in shared memory, gets the sum of each block; NULL: not wanted.
+// Combines the tallies of all threads. of_block (BLOCKS), in shared memory, gets the sum of each block; NULL: not
+// wanted.
 template <int THREADS, int BLOCKS>
 __device__ NOT_INLINED struct tally combine(struct tally t, struct sampling_scratch<THREADS, BLOCKS> &scratch,
                                             double *of_block = NULL)
@@ -121,7 +124,8 @@ template <int BLOCKS> __device__ inline struct row_span span_of_block(int vocab)
     return s;
 }
 
-// Calls visit(i, load(i)) for all i of the block's part, each by the same thread in every walk. Loads are AHEAD entries ahead.
+// Calls visit(i, load(i)) for all i of the block's part, each by the same thread in every walk. Loads are AHEAD entries
+// ahead.
 template <int THREADS, int BLOCKS, typename loader, typename visitor>
 __device__ inline void walk(int vocab, const struct sampling_scratch<THREADS, BLOCKS> &, loader load, visitor visit)
 {
@@ -147,8 +151,8 @@ __device__ inline void walk(int vocab, const struct sampling_scratch<THREADS, BL
 
 // ---- normalized rows
 
-// Entry x of a row becomes x / whole, rounded down to the grid; what is then missing to a sum of 1 is added to the first of the
-// largest. A row that adds up to 1, or to 0, stays as it is: whole 1, nothing missing.
+// Entry x of a row becomes x / whole, rounded down to the grid; what is then missing to a sum of 1 is added to the
+// first of the largest. A row that adds up to 1, or to 0, stays as it is: whole 1, nothing missing.
 struct normalizer {
     double whole, by, missing; // by: 1 / whole
     int argmax;
@@ -165,8 +169,8 @@ __device__ inline double normalized(const struct normalizer &n, int i, double en
     return grid_share(entry, n.whole, n.by) + (i == n.argmax ? n.missing : 0);
 }
 
-// The normalizer of a row whose entries are entry(i, load(i)) and add up to `whole`. store(i, x) gets its shares, which lack what is
-// missing: normalized(stored(n), i, x) are the entries.
+// The normalizer of a row whose entries are entry(i, load(i)) and add up to `whole`. store(i, x) gets its shares, which
+// lack what is missing: normalized(stored(n), i, x) are the entries.
 template <int THREADS, int BLOCKS, typename loader, typename entries, typename storer>
 __device__ inline struct normalizer divide(int vocab, double whole, struct sampling_scratch<THREADS, BLOCKS> &scratch,
                                            loader load, entries entry, storer store, double *of_block = NULL)
@@ -202,8 +206,8 @@ __device__ inline bool accept(double num, double den, const struct random_source
     return acceptance_of(acceptance_is_certain(num, den) ? 0 : uniform(c, purpose, node), num, den);
 }
 
-// The token of from .. to at which the cumulative sum, `below` before them, exceeds target. Each warp sums a part; the part with the
-// token is divided among the warps in turn.
+// The token of from .. to at which the cumulative sum, `below` before them, exceeds target. Each warp sums a part; the
+// part with the token is divided among the warps in turn.
 template <int THREADS, int BLOCKS, typename entries>
 __device__ inline int pick_between(entries entry, int from, int to, double target, double below,
                                    struct sampling_scratch<THREADS, BLOCKS> &scratch)
@@ -230,7 +234,8 @@ __device__ inline int pick_between(entries entry, int from, int to, double targe
     return from;
 }
 
-// The race for the token at a position of the text. Two neighbours share a block of Philox's. *sum: of the row; NULL: not wanted.
+// The race for the token at a position of the text. Two neighbours share a block of Philox's. *sum: of the row; NULL:
+// not wanted.
 template <int THREADS, int BLOCKS>
 __device__ inline int race(const float *row, int vocab, const struct random_source &c, int position,
                            struct sampling_scratch<THREADS, BLOCKS> &scratch, double *sum = NULL)

@@ -1,11 +1,12 @@
-// select.cu - the most probable tokens of a row until they weigh enough, among equal ones those with the lowest ids: top_k and top_p as
-// in sampling/stages.c. For probabilities.cu.
+// select.cu - the most probable tokens of a row until they weigh enough, among equal ones those with the lowest ids:
+// top_k and top_p as in sampling/stages.c. For probabilities.cu.
 //
-// A key orders tokens by logit and, among equals, by id (reduce.h), so the tokens that stay are those from one key on: the cut. A cluster
-// has a row, each of its blocks a part of it. A round divides the tokens that may be the cut among buckets, finds the bucket in which
-// enough is reached and lists its tokens. If they are few, they are ranked; otherwise the next round divides them. In the first round
-// a bucket is a range of distances from the largest logit, which few tokens share; in later ones, which only rows of many nearly equal
-// logits need, it is a value of the next bits of the key.
+// A key orders tokens by logit and, among equals, by id (reduce.h), so the tokens that stay are those from one key on:
+// the cut. A cluster has a row, each of its blocks a part of it. A round divides the tokens that may be the cut among
+// buckets, finds the bucket in which enough is reached and lists its tokens. If they are few, they are ranked;
+// otherwise the next round divides them. In the first round a bucket is a range of distances from the largest logit,
+// which few tokens share; in later ones, which only rows of many nearly equal logits need, it is a value of the next
+// bits of the key.
 //
 // Weights are integers, so sums are exact, and in words of 32 bits, which shared memory adds without a loop.
 #include "kernels/cuda/probabilities.h"
@@ -15,13 +16,13 @@ namespace DEVICE_SPACE
 
 enum { WARPS = CLUSTER_THREADS / (int)WARP, BUCKETS = 1 << 11, BUCKETS_EACH = BUCKETS / CLUSTER_THREADS, LISTED = 256 };
 
-__extension__ typedef unsigned __int128 units; // of 2^-65, as exact_sum has them
+__extension__ typedef unsigned __int128 units; // multiples of 2^-65, as exact_sum has them
 
 struct select_shared {           // dynamic
     uint32_t bucket[BUCKETS][3]; // weights: the part's, then the row's. The lowest word first
     units of_warp[WARPS], kept;  // weight of the tokens above those that may be the cut
     int found;
-    int n_listed; // of the part
+    int n_listed; // the part's
     uint64_t listed[LISTED];
     uint64_t key[LISTED], cut; // listed of the row
     units weight[LISTED];
@@ -62,7 +63,7 @@ __device__ inline units weight_of(const struct search &s, float x)
     return ((units)last_bits(w, 0x1.8p20) << 33) + (units)last_bits(w - parts.whole, 0x1.8p-13);
 }
 
-__device__ inline double total_of(units u) // as grid_total
+__device__ inline double total_of(units u) // grid_total's
 {
     const struct exact_sum s = { (double)(uint64_t)(u >> 33) * 0x1p-32,
                                  (double)((uint64_t)u & ((1ull << 33) - 1)) * 0x1p-65 };
@@ -100,7 +101,8 @@ __device__ inline int band_of(float x, float top) // larger for larger x
     return depth < BUCKETS - 1 ? BUCKETS - 1 - (int)depth : 0;
 }
 
-// The bits that a later round divides by: of the logit, then of the id, which has 20; those between are the same in all keys.
+// The bits that a later round divides by: of the logit, then of the id, which has 20; those between are the same in all
+// keys.
 __device__ inline int shift_of(int round)
 {
     return round < 4 ? 64 - 11 * round : round == 4 ? 9 : 0;
@@ -244,8 +246,8 @@ __device__ inline bool rank_tokens(const struct search &s, struct select_shared 
     return true;
 }
 
-// The smallest key that stays of a row with keys from s.least on. If the row weighs less than enough, all stay, including tokens that
-// the host drops, as they weigh nothing: their probability is 0 all the same.
+// The smallest key that stays of a row with keys from s.least on. If the row weighs less than enough, all stay,
+// including tokens that the host drops, as they weigh nothing: their probability is 0 all the same.
 __device__ inline uint64_t find_cut(struct search s, const struct row_stages &wanted, struct select_shared *shared)
 {
     s.band = -1;

@@ -1,5 +1,5 @@
-// take.cu - rows of a table as floats: rows as they are in a checkpoint or a pass, or rows of a packed weight, read from its tiles. Row
-// numbers are kernel arguments, or on the device. And rows of a cache that move.
+// take.cu - rows of a table as floats: rows as they are in a checkpoint or a pass, or rows of a packed weight, read
+// from its tiles. Row numbers are kernel arguments, or on the device. And rows of a cache that move.
 #include "kernels/cuda/norm.h"
 #include "kernels/cuda/unpack.h"
 
@@ -50,7 +50,7 @@ __device__ static float packed_value(const struct packed *p, int64_t r, int64_t 
     }
 }
 
-struct table {        // of either form
+struct table {        // rows of either form
     const uint8_t *x; // NULL: packed
     enum type type;
     int64_t row_bytes;
@@ -132,13 +132,13 @@ void cuda_embed(struct backend *b, struct tensor out, struct tensor table, const
 struct join_call {
     float *out, *x;       // (n, 2 width), (n, width)
     const float *states;  // NULL: x
-    const float *norm[2]; // of the token's row, of the state; NULL: none
+    const float *norm[2]; // the token's row's, the state's; NULL: none
     const int32_t *token, *slot, *parent;
     int of_slot;
     float eps;
     bool keeps_raw;
     int64_t width;
-    struct rounding rounded; // of out
+    struct rounding rounded; // out is written rounded, too
 };
 
 // A block for each half of a row; that of the token is first brought as it is.
@@ -246,19 +246,20 @@ void cuda_keep_states(struct backend *b, struct tensor states, struct tensor x, 
 
 // ---- rows that move down within tensors: those of accepted draft tokens in a cache, of all slots in one launch
 
-// Of a launch: the kernel's parameters must stay below 4 KiB. A thread loads MOVE_EACH rows before it stores one.
+// The sizes of a launch, whose parameters must stay below 4 KiB. A thread loads MOVE_EACH rows before it stores one.
 enum { RUNS = 64, MOVED_ROWS = 384, TENSORS = 192, MOVE_EACH = 8 };
 
 struct rows_to_move {
-    int64_t units; // of a row
+    int64_t units; // a row's
     int runs, rows;
-    int16_t end[RUNS]; // of a run's rows in row[]
+    int16_t end[RUNS]; // the end of a run's rows in row[]
     int32_t to[RUNS], row[MOVED_ROWS];
     void *x[TENSORS];
 };
 static_assert(sizeof(struct rows_to_move) < 4096, "limit of kernel parameters");
 
-// A run's rows move down and may overlap, so each thread copies its bytes in order: later rows lie behind the places of earlier ones.
+// A run's rows move down and may overlap, so each thread copies its bytes in order: later rows lie behind the places of
+// earlier ones.
 template <typename unit> static __global__ void move_kernel(const __grid_constant__ struct rows_to_move m)
 {
     kernel_prologue();

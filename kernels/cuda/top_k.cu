@@ -1,9 +1,10 @@
 // top_k.cu - the k most probable ids of each row, ties to the lowest id, and their log probabilities.
 //
-// A logit and its id form one 64-bit key, which is larger for a larger logit and, among equals, for a smaller id. A cluster has a
-// row, each of its blocks a part of it. The k-th largest of the keys that are the largest of a group of threads is a lower bound of
-// the part's k-th largest key. A second walk lists the keys from this bound on, which are few more than k, and sums up the
-// exponentials. The first block ranks the results of all parts. If the list is too long, the part's results are found one by one.
+// A logit and its id form one 64-bit key, which is larger for a larger logit and, among equals, for a smaller id. A
+// cluster has a row, each of its blocks a part of it. The k-th largest of the keys that are the largest of a group of
+// threads is a lower bound of the part's k-th largest key. A second walk lists the keys from this bound on, which are
+// few more than k, and sums up the exponentials. The first block ranks the results of all parts. If the list is too
+// long, the part's results are found one by one.
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/reduce.h"
 
@@ -17,7 +18,7 @@ enum { WARPS = CLUSTER_THREADS / (int)WARP, GROUP = 4, GROUPS = CLUSTER_THREADS 
 struct top_k_shared {
     uint64_t of_warp[WARPS], of_group[GROUPS];
     double sum_of_warp[WARPS];
-    uint64_t max, bound, listed[LISTED]; // of the part: the largest key; the bound; the keys from there on
+    uint64_t max, bound, listed[LISTED]; // the part's largest key; its bound; its keys from there on
     int n_listed;
     // In the first block: of each part the largest key and the sum of exp(x - max), and its k results.
     uint64_t largest[CLUSTER];
@@ -73,8 +74,8 @@ __device__ static void find_bound(struct top_k_shared *s, uint64_t own, int k)
     __syncthreads();
 }
 
-// Lists the keys from the bound on. Returns the sum of exp(x - max): in order per thread, then a tree over lanes, then the warps in
-// order; 0 if the part is empty or all -inf.
+// Lists the keys from the bound on. Returns the sum of exp(x - max): in order per thread, then a tree over lanes, then
+// the warps in order; 0 if the part is empty or all -inf.
 __device__ static double list_keys(struct top_k_shared *s, const float *x, int from, int to)
 {
     const uint64_t bound = s->bound;

@@ -1,15 +1,15 @@
-// traversal.cu - the body of `traversal`, a whole tree from its leaves up, and of `block`, which is the same on a chain:
-// verifier/rules/traversal.c specifies it and proves it.
+// traversal.cu - the body of `traversal`, a whole tree from its leaves up, and of `block`, which is the same on a
+// chain: verifier/rules/traversal.c specifies it and proves it.
 //
-// The recursion's stack is the path from the root: the return address is a node's parent, and `a` is kept by node. A node's row is
-// copied only when a child of it was given up, so the way down reads rows only, and a residual has to be kept beneath another only
-// where the path goes through a child other than the first. On a chain there is one.
+// The recursion's stack is the path from the root: the return address is a node's parent, and `a` is kept by node. A
+// node's row is copied only when a child of it was given up, so the way down reads rows only, and a residual has to be
+// kept beneath another only where the path goes through a child other than the first. On a chain there is one.
 #include "kernels/cuda/residual.h"
 
 namespace DEVICE_SPACE
 {
 
-// Of the nodes above the current one, when the path went down.
+// What the nodes above the current one had when the path went down.
 struct traversal_shared {
     struct verify_shared v; // first
     double a[MAX_NODES];
@@ -24,8 +24,8 @@ struct position {
     struct proposal q;
 };
 
-// A child of the node was given up: computes the residual without it and returns the new a. At a = 1 mass is always left: rows add up
-// to 1, and the child was given up since p is smaller than q at its token.
+// A child of the node was given up: computes the residual without it and returns the new a. At a = 1 mass is always
+// left: rows add up to 1, and the child was given up since p is smaller than q at its token.
 __device__ static double without(const struct verify_call &c, struct traversal_shared &s, struct position &at,
                                  int child)
 {
@@ -129,9 +129,9 @@ static __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
     write_path(c, t, at.node, token);
 }
 
-// A node's residual is kept while the path goes down through a child that is not its first; the last one is that of the current node,
-// if it has children. Of a draft on the device only the maximum numbers of nodes and levels are known: each residual then takes two
-// nodes and a level.
+// A node's residual is kept while the path goes down through a child that is not its first; the last one is that of the
+// current node, if it has children. Of a draft on the device only the maximum numbers of nodes and levels are known:
+// each residual then takes two nodes and a level.
 static int residual_rows(const struct verify_request *r)
 {
     if (r->n == 1) // no child

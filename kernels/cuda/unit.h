@@ -1,8 +1,9 @@
-// unit.h - operations on a unit of weights: loading, conversion to pairs of bfloat16, product with the input, and accumulation.
-// Shared by matmul_small.cu, matmul_ring.cu and matmul_large.cu, which divide the work differently but give the same bits.
+// unit.h - operations on a unit of weights: loading, conversion to pairs of bfloat16, product with the input, and
+// accumulation. Shared by matmul_small.cu, matmul_ring.cu and matmul_large.cu, which divide the work differently but
+// give the same bits.
 //
-// Each 32 k are accumulated from zero and then added to the sum with one rounding (integers with their scale), so that the truncation of
-// the matrix unit stays small.
+// Each 32 k are accumulated from zero and then added to the sum with one rounding (integers with their scale), so that
+// the truncation of the matrix unit stays small.
 #pragma once
 #include "kernels/cuda/round.h"
 
@@ -104,38 +105,39 @@ __device__ inline uint32_t pair_product(uint32_t a, uint32_t b)
     return pair_of(__uint_as_float(a << 16) * __uint_as_float(b << 16),
                    __uint_as_float(a & 0xFFFF0000) * __uint_as_float(b & 0xFFFF0000));
 #else
-    uint32_t product; // of subnormal numbers too
+    uint32_t product; // subnormal numbers have products, too
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(a), "r"(b), "r"(0));
     return product;
 #endif
 }
 
 // 0x4300 is 128 in bfloat16, whose last seven bits then count units; 0x4380 is 256.
-__device__ inline uint32_t pair_of_int8(uint32_t q) // in bits 0..7 and 16..23, two's complement
+__device__ inline uint32_t pair_of_int8(uint32_t q) // q: bits 0..7 and 16..23, two's complement
 {
     return pair_sum((q & 0x007F007F) | 0x43004300, (q & 0x00800080) | 0xC300C300);
 }
 
-__device__ inline uint32_t pair_of_int4(uint32_t q, uint32_t minus) // in bits 0..3 and 16..19; minus: -128 - zero
+__device__ inline uint32_t pair_of_int4(uint32_t q, uint32_t minus) // q: bits 0..3 and 16..19; minus: -128 - zero
 {
     return pair_sum((q & 0x000F000F) | 0x43004300, minus);
 }
 
-// The same of codes, by a permutation of bytes: from the lower half of the table and from the upper one.
-__device__ inline uint32_t pair_of_iq4(uint32_t codes) // in bits 0..3 and 16..19
+// A pair of codes' numbers, by a permutation of bytes: from the lower half of the table and from the upper one.
+__device__ inline uint32_t pair_of_iq4(uint32_t codes) // bits 0..3 and 16..19
 {
     const uint32_t place = codes & 0x00070007, from = place | place >> 8, upper = (codes >> 3 & 0x00010001) * 0xFF;
     const uint32_t low = __byte_perm(0xBFAD9881, 0xF6EADDCF, from), high = __byte_perm(0x26190D01, 0x71594535, from);
     return pair_of_int8(low ^ ((low ^ high) & upper));
 }
 
-// Floats of four bits: two of exponent, so their bits are those of subnormal bfloat16, or of ones beside them, times 2^126.
-__device__ inline uint32_t pair_of_e2m1(uint32_t codes) // in bits 0..3 and 16..19
+// Floats of four bits: two of exponent, so their bits are those of subnormal bfloat16, or of ones beside them, times
+// 2^126.
+__device__ inline uint32_t pair_of_e2m1(uint32_t codes) // bits 0..3 and 16..19
 {
     return pair_product((codes & 0x00070007) << 6, 0x7E807E80) | (codes & 0x00080008) << 12;
 }
 
-__device__ inline uint32_t pair_of_e4m3(uint32_t b) // in bits 0..7 and 16..23; the same with 2^120
+__device__ inline uint32_t pair_of_e4m3(uint32_t b) // b: bits 0..7 and 16..23; as above, times 2^120
 {
     return pair_product((b & 0x007F007F) << 4, 0x7B807B80) | (b & 0x00800080) << 8;
 }
@@ -240,9 +242,9 @@ __device__ inline void add_block(float sum[4], uint32_t a[2][2][4], const uint4 
     }
 }
 
-// ---- a slice of k for each warp (matmul_small.cu, matmul_ring.cu): tiles of a launch, sums on their way between warps, outputs
+// ---- a slice of k for each warp (matmul_small.cu, matmul_ring.cu): tiles, sums on their way between warps, outputs
 
-struct place { // of a tile: its part, and its number there
+struct place { // a tile's: its part, and its number there
     int part, tile;
 };
 
@@ -255,8 +257,8 @@ __device__ inline struct place place_of(const struct work &k, int tile)
     return p;
 }
 
-// Where the totals of output (n, r) of a tile are in what its warps have written: index i of COLUMNS * 4, and lane. Neighbouring outputs
-// lie in different banks.
+// Where the totals of output (n, r) of a tile are in what its warps have written: index i of COLUMNS * 4, and lane.
+// Neighbouring outputs lie in different banks.
 struct corner_of_sum {
     int i, lane;
 };

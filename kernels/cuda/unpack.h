@@ -1,5 +1,5 @@
-// unpack.h - GGUF's quantized blocks, one number at a time: quantized value, scale and minimum. For packing (once), embedding
-// rows (few) and the reference products of matmul_plain.cu. For .cu files only.
+// unpack.h - GGUF's quantized blocks, one number at a time: quantized value, scale and minimum. For packing (once),
+// embedding rows (few) and the reference products of matmul_plain.cu. For .cu files only.
 //
 // Layouts: block_q4_0 and its relatives of ggml (ggml-common.h), as in kernels/cpu/blocks.h.
 #pragma once
@@ -69,7 +69,7 @@ __device__ inline int code_at(enum type type, const uint8_t *b, int i)
 // The quantized value i of a block, which is multiplied by its scale.
 __device__ inline int quant_at(enum type type, const uint8_t *b, int i)
 {
-    const int low = i % 16, top = i % 32 / 16; // for blocks of 32: low or high half of a byte
+    const int low = i % 16, top = i % 32 / 16; // blocks of 32: low or high half of a byte
     switch (type) {
     case Q8_0:
         return (int8_t)b[2 + i];
@@ -103,7 +103,7 @@ __device__ inline int quant_at(enum type type, const uint8_t *b, int i)
 // The stored scale and minimum of number i of a block.
 struct block_scale {
     uint16_t d, m;      // halves: scale, and minimum or its scale; of f8_e4m3, of the bits of a float
-    uint8_t scale, min; // of the group, for types whose d and m are of a block of 256; scale: an exponent of mxfp4
+    uint8_t scale, min; // the group's, where d and m are those of a block of 256; scale: an exponent of mxfp4
 };
 
 __device__ inline struct block_scale block_scale_at(enum type type, const uint8_t *b, int i)

@@ -1,5 +1,6 @@
-// verify.cu - drafts verified where the logits are, with the results of verifier/ to the bit. All drafts of a call share one launch,
-// one upload and one download. sampling.h explains why the results are the same; each body of rules is a file of its own (verify.h).
+// verify.cu - drafts verified where the logits are, with the results of verifier/ to the bit. All drafts of a call
+// share one launch, one upload and one download. sampling.h explains why the results are the same; each body of rules
+// is a file of its own (verify.h).
 #include "kernels/cuda/verify.h"
 
 #include <string.h>
@@ -21,8 +22,8 @@ const struct rule_body *cuda_rule_body(struct backend *b, const char *name)
 
 // ---- upload and download
 
-// Everything of a call in one piece of memory: calls, drafts of the host, output, rows to work in. Calls and drafts are uploaded in
-// one copy, the output is downloaded in one, from and to pinned memory.
+// Everything of a call in one piece of memory: calls, drafts of the host, output, rows to work in. Calls and drafts are
+// uploaded in one copy, the output is downloaded in one, from and to pinned memory.
 struct offsets {
     size_t drafts, output, rows, bytes; // where they begin; total
 };
@@ -102,7 +103,7 @@ static void check(const struct verify_request *r, const struct verify_request *f
     assert(d != NULL || r->q.data == NULL || r->q.width == r->p.width);
     assert(d == NULL || (d->max_nodes == r->n && d->tag != NULL));
     assert(d == NULL || d->q.data == NULL || (d->q.width == r->p.width && d->q_row != NULL));
-    (void)d, (void)first; // without assertions
+    (void)d, (void)first; // unused without assertions
 }
 
 // draft, output, rows: their addresses on the device.

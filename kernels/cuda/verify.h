@@ -1,7 +1,8 @@
-// verify.h - verification of a draft by a cluster of blocks: what the bodies of rules share, and the list of them. For .cu files only.
+// verify.h - verification of a draft by a cluster of blocks: what the bodies of rules share, and the list of them. For
+// .cu files only.
 //
-// Each cluster has one draft. Each block copies it to its shared memory first, with the links between siblings. Decisions depend on
-// numbers that all threads have, so all take the same path, and one thread writes the results.
+// Each cluster has one draft. Each block copies it to its shared memory first, with the links between siblings.
+// Decisions depend on numbers that all threads have, so all take the same path, and one thread writes the results.
 #pragma once
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/sampling.h"
@@ -20,7 +21,7 @@ struct decision {
     int32_t n, empty, nodes, unused;
 };
 
-struct verify_output { // of one draft: struct verify_result, in one piece of memory
+struct verify_output { // one draft's struct verify_result, in one piece of memory
     struct decision *decision;
     double *trial_p, *trial_q;                 // (max_nodes)
     int32_t *token, *node;                     // (max_nodes)
@@ -35,7 +36,7 @@ struct verify_call { // struct verify_request as kernels read it
     const uint8_t *proposal;
     const int32_t *tag, *q_row; // q_row: NULL: row i is node i's
     const float *p, *q;
-    const int32_t *p_certain;               // as in verify_request; NULL: the rows
+    const int32_t *p_certain;               // verify_request's; NULL: the rows
     const struct part_sum *p_sums, *q_sums; // (rows, ROW_PARTS) of the rows of p and q; NULL: not known
     double *residual;                       // (residual_rows, vocab) residuals of rows of p
     double parameter[RULE_PARAMETERS];
@@ -43,8 +44,8 @@ struct verify_call { // struct verify_request as kernels read it
     struct verify_output out;
 };
 
-// The calls of a launch. Those of a few drafts on the device are arguments of the kernel, so that nothing is uploaded between the pass
-// and its decision; others are in memory.
+// The calls of a launch. Those of a few drafts on the device are arguments of the kernel, so that nothing is uploaded
+// between the pass and its decision; others are in memory.
 enum { ARGUMENT_CALLS = 8 };
 struct verify_calls {
     const struct verify_call *uploaded; // NULL: call
@@ -90,10 +91,10 @@ struct row_parts { // sums of the parts of a row, each of `each` entries
 };
 static_assert((int)CLUSTER <= (int)ROW_PARTS, "a part per block");
 
-struct verify_shared { // of a block; dynamic. The first member of a body's own
+struct verify_shared { // a block's; dynamic. It is the first member of a body's own
     verify_scratch scratch;
     struct tree tree;
-    struct row_parts parts; // of the row that the next token may be drawn from
+    struct row_parts parts; // those of the row that the next token may be drawn from
 };
 
 // Tells the compiler, which cannot know it of an address that it loads.
