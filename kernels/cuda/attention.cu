@@ -1,4 +1,5 @@
-// attention.cu - attention for every shape and cache type, and what its kernels share on the host.
+// attention.cu - attention for every shape and cache type, RoPE's angles, writes to the cache, and what the kernels
+// share on the host.
 //
 // In the plain kernel here a block's part is a split, and a thread computes one sum at a time, in order: a score over
 // the elements of a head, or a value over positions. Keys and values pass through shared memory as floats and are read
@@ -223,9 +224,87 @@ static __global__ void __launch_bounds__(THREADS, 3) plain_kernel(const struct a
     });
 }
 
+// ---- RoPE's angles, and writes to the cache where the fast kernel does not write it itself: rotated keys and values
+
+// A thread has a number of a row. A warp has 32 consecutive ones, which is a block of Q8_0, and never mixes k and v.
+
+// Angles as in HF transformers: position * frequency is rounded to float, then its cosine and sine are taken.
+static __global__ void angles_kernel(float *out, const int32_t *position, const float *frequency, int n, int half)
+{
+    kernel_prologue();
+    const int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    const int64_t i = at / half;
+    const int d = (int)(at % half);
+    if (i >= n)
+        return;
+    const float angle = (float)position[i] * frequency[d];
+    out[i * 2 * half + d] = cosf(angle);
+    out[i * 2 * half + half + d] = sinf(angle);
+}
+
+void cuda_angles(struct backend *b, struct tensor out, const struct layout *s, struct tensor inverse_frequency)
+{
+    struct cuda *c = (struct cuda *)b;
+    const int half = (int)inverse_frequency.width;
+    assert(out.rows == s->n && out.width == 2 * half && out.type == F32 && inverse_frequency.type == F32);
+    const struct layout *d = cuda_see(c, s);
+    QUEUE(c, angles_kernel, blocks_for((int64_t)s->n * half, THREADS), THREADS, 0, (float *)out.data, d->position,
+          (const float *)inverse_frequency.data, s->n, half);
+    cuda_launched(c, "angles");
+}
+
+// Writes number `at` of a row to the cache; x is 0 beyond the end of the row.
+static __device__ void write_kv(uint8_t *cache, enum type type, int at, int width, float x)
+{
+    if (type == Q8_0) { // a warp has one block, and the width is a multiple of a block
+        const float scale = warp_max(fabsf(x)) / 127.0f, inverse = scale > 0 ? 1.0f / scale : 0;
+        uint8_t *block = cache + at / 32 * 34;
+        if (at >= width)
+            return;
+        if (at % 32 == 0)
+            *(uint16_t *)block = float_to_half(scale);
+        ((int8_t *)block)[2 + at % 32] = (int8_t)rintf(x * inverse); // round to nearest even
+        return;
+    }
+    if (at >= width)
+        return;
+    if (type == BF16)
+        ((uint16_t *)cache)[at] = float_to_bf16(x);
+    else
+        ((float *)cache)[at] = x;
+}
+
+// A row's keys and its values, each padded to whole warps. Padding rows are not written.
+static __global__ void store_kernel(const struct attend_call c, enum type type, int width)
+{
+    kernel_prologue();
+    const int64_t i = blockIdx.x, place = c.place[i], row = place * (int64_t)c.row_bytes;
+    const int padded = (width + WARP - 1) / WARP * WARP;
+    int at = (int)(blockIdx.y * THREADS + threadIdx.x);
+    if (place < 0)
+        return;
+    if (at < padded) {
+        write_kv(c.keys + row, type, at, width, at < width ? rotated(c, c.k + i * width, i, at) : 0);
+        return;
+    }
+    at -= padded;
+    if (at < padded)
+        write_kv(c.values + row, type, at, width, at < width ? c.v[i * width + at] : 0);
+}
+
+static void store(struct cuda *c, const struct attend_call &call, enum type type)
+{
+    const int width = call.kv_heads * call.head_dim, threads = 2 * ((width + WARP - 1) / WARP * WARP);
+    QUEUE(c, store_kernel, dim3((unsigned)call.n, (unsigned)blocks_for(threads, THREADS)), THREADS, 0, call, type,
+          width);
+    cuda_launched(c, "store");
+}
+
 // ---- launches
 
-void attention_divide(struct attend_call *c, int runs, int queries)
+// Sets the division into blocks of at most `queries` queries (rows times heads). runs: number of runs of rows of one
+// slot.
+static void divide(struct attend_call *c, int runs, int queries)
 {
     const int group = c->heads / c->kv_heads;
     c->block_heads = group < queries ? group : queries;
@@ -235,7 +314,8 @@ void attention_divide(struct attend_call *c, int runs, int queries)
     c->row_blocks = max_blocks < c->n ? max_blocks : c->n;
 }
 
-int64_t attention_part(struct attend_call *c, int splits, int units)
+// Sets the parts, of rows of at most `splits` splits. Returns the number of blocks.
+static int64_t set_parts(struct attend_call *c, int splits, int units)
 {
     c->units = units;
     c->parts = blocks_for((int64_t)splits * SPLIT_UNITS, units);
@@ -255,7 +335,8 @@ static size_t largest(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-bool attention_reserve(struct cuda *c, struct attend_call *call)
+// Memory for the results of parts. false: out of memory.
+static bool reserve(struct cuda *c, struct attend_call *call)
 {
     const size_t results = (size_t)call->n * (size_t)call->heads * (size_t)call->parts;
     const size_t counts = (size_t)call->row_blocks * (size_t)(call->kv_heads * call->head_blocks);
@@ -275,22 +356,33 @@ bool attention_reserve(struct cuda *c, struct attend_call *call)
     return call->sums != NULL && c->arrived.bytes > 0;
 }
 
-static void attention_plain(struct cuda *c, struct attend_call call, const struct reach &extent, enum type type)
+static void queue_plain(struct cuda *c, struct attend_call call, const struct reach &extent, enum type type)
 {
-    attention_divide(&call, extent.runs, QUERIES);
-    attention_part(&call, extent.splits, SPLIT_UNITS);
-    if (!attention_reserve(c, &call))
+    divide(&call, extent.runs, QUERIES);
+    set_parts(&call, extent.splits, SPLIT_UNITS);
+    if (!reserve(c, &call))
         return;
     const int tile = call.head_dim <= 192 ? WARP : WARP / 2; // shared memory stays below 48 KiB
     const size_t bytes = plain_bytes(call.head_dim, tile);
     const dim3 grid((unsigned)call.row_blocks, (unsigned)(call.kv_heads * call.head_blocks), (unsigned)call.parts);
-    if (type == F32)
-        QUEUE(c, plain_kernel<F32>, grid, THREADS, bytes, call, tile);
-    else if (type == BF16)
-        QUEUE(c, plain_kernel<BF16>, grid, THREADS, bytes, call, tile);
-    else
-        QUEUE(c, plain_kernel<Q8_0>, grid, THREADS, bytes, call, tile);
+    const auto attend_kernel = type == F32 ? plain_kernel<F32> : type == BF16 ? plain_kernel<BF16> : plain_kernel<Q8_0>;
+    QUEUE(c, attend_kernel, grid, THREADS, bytes, call, tile);
     cuda_launched(c, "attend");
+}
+
+// More queries per block read keys less often, and larger parts leave fewer results to combine; both leave fewer
+// blocks, of which every processor should have one. The choice does not change the result. Returns the tiles of queries
+// of a block.
+static int divide_for_mma(const struct cuda *c, struct attend_call *call, const struct reach &extent)
+{
+    for (int query_tiles = call->n * (call->heads / call->kv_heads) > 16 ? 2 : 1; query_tiles > 0; query_tiles--) {
+        divide(call, extent.runs, 16 * query_tiles);
+        for (int units = GROUP_UNITS; units >= SPLIT_UNITS; units /= GROUP_UNITS / SPLIT_UNITS)
+            if (set_parts(call, extent.splits, units) >= c->processors)
+                return query_tiles;
+    }
+    set_parts(call, extent.splits, 1);
+    return 1;
 }
 
 struct reach attention_extent(const struct layout *s)
@@ -364,11 +456,14 @@ struct tensor cuda_attend(struct backend *b, struct tensor out, struct tensor q,
     const bool rounds = head_dim % WARP == 0 && out.width == round_width(out.width) &&
                         rounding_for(c, -1, s->n, out.width, &call.rounded);
     if (!call.stores)
-        attention_store(c, call, keys.type);
-    if (fast)
-        attention_mma(c, call, extent);
-    else
-        attention_plain(c, call, extent, keys.type);
+        store(c, call, keys.type);
+    if (!fast)
+        queue_plain(c, call, extent, keys.type);
+    else {
+        const int query_tiles = divide_for_mma(c, &call, extent);
+        if (reserve(c, &call))
+            attention_mma(c, call, query_tiles);
+    }
     return rounds ? with_rounded(c, out) : out;
 }
 

@@ -291,19 +291,9 @@ template <int N, typename function> __device__ inline weighted<N> combine_parts(
 
 // ---- launches
 
-// Sets the division into blocks of at most `queries` queries (rows times heads). runs: number of runs of rows of one
-// slot.
-void attention_divide(struct attend_call *c, int runs, int queries);
-// Sets the parts, of rows of at most `splits` splits. Returns the number of blocks.
-int64_t attention_part(struct attend_call *c, int splits, int units);
-// Memory for the results of parts. false: out of memory.
-bool attention_reserve(struct cuda *c, struct attend_call *call);
-// Writes the pass's keys and values to the cache (rope.cu).
-void attention_store(struct cuda *c, const struct attend_call &call, enum type type);
-
 // Attention on tensor cores (attention_mma.cu): whether it supports a cache type and head size; and its launch.
 constexpr int STORED_ROWS = 64; // so many rows of a pass, or fewer, are written to the cache by this kernel itself
 bool attention_has_mma(enum type type, int head_dim);
-void attention_mma(struct cuda *c, const struct attend_call &call, const struct reach &extent);
+void attention_mma(struct cuda *c, const struct attend_call &call, int query_tiles);
 
 } // namespace DEVICE_SPACE

@@ -1,12 +1,12 @@
 // attention_mma.cu - attention on tensor cores, for BF16 caches and common head sizes.
 //
-// The four warps of a block compute one unit after the other together (attention_tile.h), while copies of the next ones
+// The four warps of a block compute one unit after the other together (attention_unit.h), while copies of the next ones
 // are on the way. Where rows of the block have different cache rows at the same position, a unit is computed once per
 // row, with places from the row's ancestor mask.
 //
 // An element of an MMA's result depends on its own row and column only (true on the known devices, and checked by
 // tests), and the units of a query are combined in order: neither neighbours nor the tree change its bits.
-#include "kernels/cuda/attention_tile.h"
+#include "kernels/cuda/attention_unit.h"
 
 namespace DEVICE_SPACE
 {
@@ -77,13 +77,12 @@ static __device__ inline void add_values(lane_sums<HD, QUERY_TILES> &split, cons
     UNROLL_BY(1)
     for (int i = 0; i < (by_row ? a.rows : 1);) {
         const int limit = by_row ? scratch->positions[i] - v.from : v.count;
-        unit_values<HD, QUERY_TILES>(sum, scratch, v, limit, slot);
-        if (!by_row && differ && has_nonfinite<HD, QUERY_TILES>(scratch, v, sum)) {
+        unit_values(sum, scratch, v, limit, slot);
+        if (!by_row && differ && has_nonfinite(scratch, v, sum)) {
             by_row = true;
             continue;
         }
-        add_unit<HD, QUERY_TILES>(split, scratch, v.from, by_row ? i * a.heads : v.first, by_row ? a.heads : v.m, sum,
-                                  first);
+        add_unit(split, scratch, v.from, by_row ? i * a.heads : v.first, by_row ? a.heads : v.m, sum, first);
         i++;
     }
 }
@@ -238,19 +237,19 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct att
     const struct queries q = queries_of<HD, QUERY_TILES>(c, a);
     int prefix = 0;
     if (a.rows > 0 && threadIdx.x < STORED_ROWS)
-        find_own<HD, QUERY_TILES>(c, a, scratch);
+        find_own(c, a, scratch);
     if (a.rows > 0 && c.stores)
-        prefix = load_prefix<HD, QUERY_TILES>(c, a, scratch);
+        prefix = load_prefix(c, a, scratch);
     wait_for_previous();
     if (a.rows <= 0)
         return;
-    load_queries<HD, QUERY_TILES>(c, a, scratch, q);
+    load_queries(c, a, scratch, q);
     __syncthreads();
-    const struct range p = range_of<HD, QUERY_TILES>(c, a, scratch);
+    const struct range p = range_of(c, a, scratch);
     if (p.first >= p.end && blockIdx.z > 0)
         return;
 
-    struct run r = run_from<HD, QUERY_TILES>(a, scratch, p, p.first, 0);
+    struct run r = run_from(a, scratch, p, p.first, 0);
     struct loader l = { r, false, 0, 0, prefix };
     lane_sums<HD, QUERY_TILES> split = {}, group = {};
     bool values = false; // what comes next of view r
@@ -262,30 +261,30 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct att
             wait_for_copies<SLOTS - 2>();
             __syncthreads(); // they are here, and the last ones are no longer read
         }
-        load_next<HD, QUERY_TILES>(c, a, scratch, p, &l);
+        load_next(c, a, scratch, p, &l);
         if (ahead > 0) {
             if (--ahead == 0 && c.stores && blockIdx.z == 0 && blockIdx.y % c.head_blocks == 0)
                 store_rows<HD>(c, a);
             continue;
         }
-        const struct view v = view_of<HD, QUERY_TILES>(a, scratch, p, r);
+        const struct view v = view_of(a, scratch, p, r);
         if (!values) {
-            unit_scores<HD, QUERY_TILES>(scratch, v, slot);
+            unit_scores(scratch, v, slot);
             __syncthreads();
-            unit_weights<HD, QUERY_TILES>(scratch, v);
+            unit_weights(scratch, v);
         } else {
-            add_values<HD, QUERY_TILES>(split, a, scratch, p, v, slot, r.unit == p.first || r.unit % SPLIT_UNITS == 0);
+            add_values(split, a, scratch, p, v, slot, r.unit == p.first || r.unit % SPLIT_UNITS == 0);
             const int unit = r.unit, from = max(unit / SPLIT_UNITS * SPLIT_UNITS, p.first);
-            r = next_run<HD, QUERY_TILES>(a, scratch, p, r);
+            r = next_run(a, scratch, p, r);
             if (r.unit > unit && (r.unit % SPLIT_UNITS == 0 || r.unit == p.end))
-                add_split<HD, QUERY_TILES>(group, split, scratch, from * KEYS, from == p.first);
+                add_split(group, split, scratch, from * KEYS, from == p.first);
         }
         values = !values;
         slot = slot + 1 < SLOTS ? slot + 1 : 0;
     }
     __syncthreads(); // the ring becomes the result's
     const int parts = parts_of(c.units, p.longest);
-    write_part<HD, QUERY_TILES>(c, scratch, p, q, group, parts <= 1);
+    write_part(c, scratch, p, q, group, parts <= 1);
     if (parts > 1) {
         if (!is_last(c, parts, &last))
             return;
@@ -294,8 +293,7 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct att
     write_rows<4>(c, a, HD, scratch->positions, [&](int u, int64_t query, int d, int n) {
         constexpr int WIDTH = HD + AFTER_SUMS;
         if (parts > 1)
-            return combine_copies<HD, QUERY_TILES>(c, scratch, c.sums + query * c.parts * WIDTH, d,
-                                                   parts_of(c.units, n));
+            return combine_copies(c, scratch, c.sums + query * c.parts * WIDTH, d, parts_of(c.units, n));
         const float *from = (const float *)scratch->ring + u * WIDTH;
         return weighted<4>{ { 0, from[HD + 1] }, { from[d], from[d + 1], from[d + 2], from[d + 3] } };
     });
@@ -308,49 +306,36 @@ bool attention_has_mma(enum type type, int head_dim)
     return type == BF16 && (head_dim == 64 || head_dim == 80 || head_dim == 96 || head_dim == 128);
 }
 
-template <int HD, int QUERY_TILES> static void launch(struct cuda *c, struct attend_call call)
+template <int HD, int QUERY_TILES> static void launch(struct cuda *c, const struct attend_call &call)
 {
     static uint64_t allowed;
-    if (!attention_reserve(c, &call))
-        return;
     const dim3 grid((unsigned)call.row_blocks, (unsigned)(call.kv_heads * call.head_blocks), (unsigned)call.parts);
     constexpr size_t bytes = sizeof(mma_scratch<HD, QUERY_TILES>);
     static_assert(bytes <= 98 << 10,
                   "two blocks at a time on the H200, one on every device from compute capability 8.0 on");
     cuda_allow_shared(c, (const void *)mma_kernel<HD, QUERY_TILES>, bytes, &allowed);
     // Outside a graph, kernels that are still running may write the layout, or move rows of the prefix.
-    QUEUE_EARLY_IF(c, graphs_capturing(c->graphs), (mma_kernel<HD, QUERY_TILES>), grid, THREADS, bytes, call);
+    QUEUE_EARLY_IF(c, c->capturing, (mma_kernel<HD, QUERY_TILES>), grid, THREADS, bytes, call);
     cuda_launched(c, "attend");
 }
 
-// More queries per block read keys less often, and larger parts leave fewer results to combine; both leave fewer
-// blocks, of which every processor should have one. The choice does not change the result.
-template <int HD> static void choose(struct cuda *c, struct attend_call call, const struct reach &extent)
+template <int HD> static void launch_tiles(struct cuda *c, const struct attend_call &call, int query_tiles)
 {
-    for (int query_tiles = call.n * (call.heads / call.kv_heads) > 16 ? 2 : 1; query_tiles > 0; query_tiles--) {
-        attention_divide(&call, extent.runs, 16 * query_tiles);
-        for (int units = GROUP_UNITS; units >= SPLIT_UNITS; units /= GROUP_UNITS / SPLIT_UNITS)
-            if (attention_part(&call, extent.splits, units) >= c->processors) {
-                query_tiles == 2 ? launch<HD, 2>(c, call) : launch<HD, 1>(c, call);
-                return;
-            }
-    }
-    attention_part(&call, extent.splits, 1);
-    launch<HD, 1>(c, call);
+    query_tiles == 2 ? launch<HD, 2>(c, call) : launch<HD, 1>(c, call);
 }
 
-void attention_mma(struct cuda *c, const struct attend_call &call, const struct reach &extent)
+void attention_mma(struct cuda *c, const struct attend_call &call, int query_tiles)
 {
     assert(((uintptr_t)call.keys | (uintptr_t)call.values | call.row_bytes) % 16 == 0);
     assert(((uintptr_t)call.q | (uintptr_t)call.k | (uintptr_t)call.v | (uintptr_t)call.angles) % 8 == 0);
     if (call.head_dim == 64)
-        choose<64>(c, call, extent);
+        launch_tiles<64>(c, call, query_tiles);
     else if (call.head_dim == 80)
-        choose<80>(c, call, extent);
+        launch_tiles<80>(c, call, query_tiles);
     else if (call.head_dim == 96)
-        choose<96>(c, call, extent);
+        launch_tiles<96>(c, call, query_tiles);
     else
-        choose<128>(c, call, extent);
+        launch_tiles<128>(c, call, query_tiles);
 }
 
 } // namespace DEVICE_SPACE

@@ -94,6 +94,7 @@ struct cuda {
     int last_rounded;        // the buffer that was written last
     uint64_t rounded_number; // the last number given out
     struct graphs *graphs;
+    bool capturing;             // operations are recorded in a graph: what is queued does not run yet
     struct reach reach;         // the reach of the graph that is being captured; splits 0: the pass's own
     uint64_t releases;          // how often memory was released that a graph may know
     struct space floats;        // round.cu: input of weights that are not packed
@@ -109,18 +110,21 @@ struct cuda {
     bool second_half;           // prepare.cu: the panel that was uploaded last
 };
 
+// ---- stream.cu
+
 // Selects the device for this thread's calls: a process may have several. To be called before allocations and launches.
-void cuda_use(const struct cuda *c);
+cudaError_t cuda_use_device(int device);
+static inline void cuda_use(const struct cuda *c)
+{
+    cuda_use_device(c->device); // it succeeded when it was opened
+}
 // Records an error, if e is one and the first since the last sync(). what: "matmul".
 void cuda_note(struct cuda *c, cudaError_t e, const char *what);
 // After the launches of an operation.
 void cuda_launched(struct cuda *c, const char *what);
 // Part of QUEUE: counts the kernel. If the device waits for each, waits for it; cuda_launched reports its fault.
 void cuda_queued(struct cuda *c, const char *kernel);
-#if defined(EMULATED)
-#define START_KERNEL(c, early, kernel, blocks, grid, block, shared, ...) \
-    LAUNCH_CLUSTERS(kernel, blocks, grid, block, shared, (c)->stream, __VA_ARGS__)
-#else
+#if !defined(EMULATED)
 // early: it may start while the previous kernel runs. blocks: of each cluster.
 template <typename... parameters, typename... arguments>
 static inline void start(struct cuda *c, bool early, void (*kernel)(parameters...), int blocks, dim3 grid, dim3 block,
@@ -179,47 +183,42 @@ static inline int cluster_blocks(const struct cuda *c)
     return c->clusters ? CLUSTER : 1;
 }
 
+// Allows a kernel its dynamic shared memory on the device, before its first launch there. done: a bit for each device.
+void cuda_allow_shared(struct cuda *c, const void *kernel, size_t bytes, uint64_t *done);
 // Makes s at least `bytes` large. NULL: out of memory, which is recorded.
 void *cuda_reserve(struct cuda *c, struct space *s, size_t bytes, const char *what);
 // Makes s at least `bytes` of pinned host memory: copies to and from it are direct.
 void *cuda_host_reserve(struct cuda *c, struct space *s, size_t bytes, const char *what);
-// The layout with its arrays on the device: uploaded if it is not the last one that was.
-const struct layout *cuda_see(struct cuda *c, const struct layout *s);
-// drafts.cu: whether the device makes all of a layout; makes its part, see, from what the host knows of it.
-bool layout_is_of_device_rows(const struct layout *host);
-void layout_on_device(struct cuda *c, const struct layout *host, const struct layout *see);
 // An upload of a multiple of 4 bytes. Few are arguments of a kernel: it waits for no copy, and nothing for it.
 void cuda_put(struct cuda *c, void *to, const void *host, size_t bytes);
+
+// Fills in the operations of memory, copies, waits and times.
+void stream_operations(struct backend *b);
 
 static inline int blocks_for(int64_t n, int each)
 {
     return (int)((n + each - 1) / each);
 }
 
-// Row numbers as kernel arguments, at most ROW_NUMBERS per launch.
-enum { ROW_NUMBERS = 512 };
-struct row_numbers {
-    int n;
-    int32_t row[ROW_NUMBERS];
-};
-struct row_numbers row_numbers_of(const int32_t *row, int64_t n); // the first of n
+// ---- layout.cu, top_k.cu, attention.cu, graphs.cu, cublas.cu
 
-// Allows a kernel its dynamic shared memory on the device, before its first launch there. done: a bit for each device.
-void cuda_allow_shared(struct cuda *c, const void *kernel, size_t bytes, uint64_t *done);
-// top_k.cu: token, log_p (rows, k) on the device.
+// The layout with its arrays on the device: uploaded if it is not the last one that was.
+const struct layout *cuda_see(struct cuda *c, const struct layout *s);
+uint64_t cuda_upload_layout(struct backend *b, const struct layout *s);
+// token, log_p (rows, k) on the device.
 void top_k_queue(struct cuda *c, struct tensor logits, int k, int32_t *token, float *log_p);
 struct reach attention_extent(const struct layout *s);
 struct graphs *graphs_create(void);
 void graphs_destroy(struct graphs *g); // g may be NULL
-bool graphs_capturing(const struct graphs *g);
 
-// cublas.cu: products by cuBLAS instead of the kernels here, for comparison; their rows do not have the same bits for
-// every n. Loads cuBLAS and turns the complete backend c into one with products by cuBLAS. Returns false and sets err
-// on failure; c is then unchanged.
+// Products by cuBLAS instead of the kernels here, for comparison; their rows do not have the same bits for every n.
+// Loads cuBLAS and turns the complete backend c into one with products by cuBLAS. Returns false and sets err on
+// failure; c is then unchanged.
 bool cublas_open(struct cuda *c, struct error *err);
 void cublas_close(struct cuda *c); // called before the stream is destroyed; does nothing if cuBLAS is not open
 
-// The operations, as backend.h has them.
+// ---- the operations, as backend.h has them: in graphs.cu, prepare.cu, .., and cuda_NAME of each of operations.h
+
 int cuda_bucket(struct backend *b, int n);
 bool cuda_graph_launch(struct backend *b, const struct graph_key *r, struct tensor *out);
 bool cuda_graph_end(struct backend *b, struct tensor out);

@@ -3,7 +3,7 @@
 //
 // A level is the top-k of each row (top_k.cu), or rows of probabilities and draws from them (drafts_sampled.cu). Then
 // one block per slot adds the children and selects the candidates that get rows of logits next, or, after the last
-// level, writes the draft. The layout of such rows in a pass is made here, too.
+// level, writes the draft. layout.cu makes the layout of such rows in a pass.
 #include "kernels/cuda/drafts.h"
 
 namespace DEVICE_SPACE
@@ -216,117 +216,6 @@ void cuda_drafts_level(struct backend *b, struct drafting *drafting, const struc
     } else
         sample_level(c, &g->builder, wanted, &l, g->requests);
     cuda_launched(c, "building a draft");
-}
-
-// ---- the layout of rows whose tokens and parents only the device has; models/kv_cache.c (kv_admit) makes the others
-
-enum { LAYOUT_THREADS = 256, MAX_CHUNKS = 64, MAX_PENDING = 2048 };
-static_assert((int)MAX_NODES <= (int)MAX_PENDING && (int)DRAFTING_CANDIDATES <= (int)MAX_PENDING,
-              "pending rows of such drafts");
-
-struct layout_chunk {
-    struct device_rows rows;
-    int slot, prefix, place, short_prefix, short_place; // those of the first row
-};
-
-struct layout_call {
-    int n;            // chunks
-    int pass;         // rows without padding
-    struct layout to; // arrays on the device
-    struct layout_chunk of[MAX_CHUNKS];
-};
-static_assert(sizeof(struct layout_call) < 4096, "limit of kernel parameters");
-
-template <typename T> __device__ static T &element(const T *array, int64_t i)
-{
-    return const_cast<T *>(array)[i];
-}
-
-// Padding sees nothing (kv_admit).
-__device__ static void lay_out_padding(const struct layout &to, int i)
-{
-    element(to.slot, i) = element(to.place, i) = -1;
-    element(to.prefix, i) = element(to.position, i) = element(to.token, i) = element(to.parent, i) = 0;
-    for (int w = 0; w < to.words; w++)
-        element(to.ancestors, (int64_t)i * to.words + w) = 0;
-    if (to.short_length > 0) {
-        element(to.short_place, i) = -1;
-        element(to.short_prefix, i) = 0;
-    }
-}
-
-__device__ static void lay_out_row(const struct layout &to, const struct layout_chunk &s, int i, int depth, int parent)
-{
-    const int row = s.rows.first + i;
-    element(to.slot, row) = s.slot;
-    element(to.prefix, row) = s.prefix;
-    element(to.place, row) = s.place + i;
-    element(to.position, row) = s.prefix + depth;
-    element(to.token, row) = s.rows.token[i];
-    element(to.parent, row) = parent;
-    if (to.short_length > 0) {
-        element(to.short_prefix, row) = s.short_prefix;
-        element(to.short_place, row) = s.short_place + i;
-    }
-}
-
-// One block per chunk, whose rows are consecutive pending rows; a thread for each word. A pending row sees itself and
-// what its parent sees. One block more: padding, from row s.pass on.
-static __global__ void __launch_bounds__(LAYOUT_THREADS) layout_kernel(const __grid_constant__ struct layout_call s)
-{
-    __shared__ int16_t parent[MAX_PENDING];
-    kernel_prologue();
-    if ((int)blockIdx.x == s.n) {
-        for (int i = s.pass + (int)threadIdx.x; i < s.to.n; i += LAYOUT_THREADS)
-            lay_out_padding(s.to, i);
-        return;
-    }
-    const struct layout_chunk &own = s.of[blockIdx.x];
-    const int first = own.place - own.slot * s.to.length - own.prefix;
-    for (int row = (int)threadIdx.x; row < first + own.rows.n; row += LAYOUT_THREADS)
-        parent[row] = (int16_t)own.rows.parent[row];
-    __syncthreads();
-    for (int k = (int)threadIdx.x; k < own.rows.n * s.to.words; k += LAYOUT_THREADS) {
-        const int i = k / s.to.words, word = k % s.to.words;
-        uint64_t bits = 0;
-        int depth = -1;
-        for (int row = first + i; row >= 0; row = parent[row], depth++)
-            bits |= row / 64 == word ? (uint64_t)1 << row % 64 : 0;
-        element(s.to.ancestors, (int64_t)(own.rows.first + i) * s.to.words + word) = bits;
-        if (word == 0)
-            lay_out_row(s.to, own, i, depth, parent[first + i]);
-    }
-}
-
-// The chunks begin with row 0 and leave out nothing but padding.
-bool layout_is_of_device_rows(const struct layout *s)
-{
-    int n = 0;
-    for (int i = 0; i < s->n_device_rows; i++)
-        n += s->device_rows[i].n;
-    return n > 0 && (n == s->n || s->slot[n] < 0);
-}
-
-void layout_on_device(struct cuda *c, const struct layout *host, const struct layout *see)
-{
-    struct layout_call s;
-    s.to = *see;
-    s.pass = host->n;
-    for (int from = 0; from < host->n_device_rows; from += MAX_CHUNKS) {
-        for (s.n = 0; s.n < MAX_CHUNKS && from + s.n < host->n_device_rows; s.n++) {
-            const struct device_rows rows = host->device_rows[from + s.n];
-            const int at = rows.first;
-            s.of[s.n] = { rows, host->slot[at], host->prefix[at], host->place[at], 0, 0 };
-            if (host->short_length > 0) {
-                s.of[s.n].short_prefix = host->short_prefix[at];
-                s.of[s.n].short_place = host->short_place[at];
-            }
-            s.pass = rows.first + rows.n;
-        }
-        const bool pads = from + s.n == host->n_device_rows && s.pass < host->n && host->slot[s.pass] < 0;
-        QUEUE(c, layout_kernel, s.n + pads, LAYOUT_THREADS, 0, s);
-    }
-    cuda_launched(c, "the layout of a pass");
 }
 
 } // namespace DEVICE_SPACE

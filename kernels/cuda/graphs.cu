@@ -41,7 +41,7 @@ struct graph {
 struct graphs {
     struct graph graph[MAX_GRAPHS];
     struct graph *current; // whose operations are being queued; NULL: none
-    bool capturing, disabled;
+    bool disabled;
     uint64_t uses, releases; // releases: struct cuda's when stale graphs were last removed
 };
 
@@ -135,11 +135,6 @@ void graphs_destroy(struct graphs *g)
     free(g);
 }
 
-bool graphs_capturing(const struct graphs *g)
-{
-    return g->capturing;
-}
-
 // ---- capture and launch
 
 // The operations that a key names begin with the same buffers every time.
@@ -230,7 +225,7 @@ static void begin(struct cuda *c, struct graph *e)
         disable_graphs(c, error, "beginning the capture of a graph");
         return;
     }
-    g->capturing = e->queued;
+    c->capturing = e->queued;
     g->current = e;
     c->reach = e->key.reach;
 }
@@ -271,9 +266,9 @@ bool cuda_graph_end(struct backend *b, struct tensor out)
     if (e == NULL)
         return true;
     c->reach = {};
-    if (g->capturing) {
+    if (c->capturing) {
         g->current = NULL;
-        g->capturing = false;
+        c->capturing = false;
         if (!make_graph(c, e) || !launch(c, e))
             return false;
         note_out(c, e, out);

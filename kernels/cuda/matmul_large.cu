@@ -22,14 +22,7 @@ enum {
     BAND = 8, // blocks: see corner_of
 };
 
-template <int FORM, int SCALING, int SIDE> struct alignas(16) stage {
-    static constexpr int BLOCKS = form_unit(FORM) / GROUP;
-    uint4 quants[SIDE / TILE][form_loads(FORM)][WARP];
-    uint4 x[BLOCKS][SIDE / 8][WARP];
-    alignas(16) uint32_t scales[at_least_1(SIDE / TILE * 8 * scale_words(SCALING))]; // (tiles, g, words)
-    alignas(16) uint32_t supers[at_least_1(SIDE / TILE * 8 * super_words(SCALING))];
-    alignas(16) float sums[at_least_1(has_offset(SCALING) * BLOCKS * 2 * SIDE)]; // (blocks, 2, SIDE)
-};
+template <int FORM, int SCALING, int SIDE> using stage_of = struct stage<FORM, SCALING, SIDE / TILE, SIDE / 8>;
 
 __host__ __device__ constexpr int stages_of(size_t bytes) // bytes: of one stage
 {
@@ -70,7 +63,7 @@ __device__ inline struct source source_of(const struct work &s, bool gated, cons
 // Starts the copies of a warp's share of a unit: the weights, which no kernel writes, and the input. Missing tiles of x
 // are not copied: no output depends on them.
 template <int FORM, int SCALING, int SIDE>
-__device__ inline void copy_weights(struct stage<FORM, SCALING, SIDE> *to, const struct work &s,
+__device__ inline void copy_weights(stage_of<FORM, SCALING, SIDE> *to, const struct work &s,
                                     const struct source &source, int unit)
 {
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
@@ -88,8 +81,8 @@ __device__ inline void copy_weights(struct stage<FORM, SCALING, SIDE> *to, const
 }
 
 template <int FORM, int SCALING, int SIDE>
-__device__ inline void copy_input(struct stage<FORM, SCALING, SIDE> *to, const struct work &s,
-                                  const struct source &source, int unit)
+__device__ inline void copy_input(stage_of<FORM, SCALING, SIDE> *to, const struct work &s, const struct source &source,
+                                  int unit)
 {
     constexpr int WARPS = SIDE / TILE, BLOCKS = form_unit(FORM) / GROUP;
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
@@ -127,8 +120,8 @@ template <int COLUMNS> struct warp_sums {
 
 // sum += the products of a unit. row, column: first tiles of the warp in the block.
 template <int FORM, int SCALING, int SIDE>
-__device__ inline void multiply(struct warp_sums<SIDE / 16> *sum, const struct stage<FORM, SCALING, SIDE> &from,
-                                int row, int column, uint32_t minus)
+__device__ inline void multiply(struct warp_sums<SIDE / 16> *sum, const stage_of<FORM, SCALING, SIDE> &from, int row,
+                                int column, uint32_t minus)
 {
     constexpr int BLOCKS = form_unit(FORM) / GROUP;
     const int lane = threadIdx.x % WARP;
@@ -225,7 +218,7 @@ static __global__ void __launch_bounds__(SIDE * 2, SIDE == 128 ? 1 : 3)
     large_kernel(const __grid_constant__ struct work s, bool gated)
 {
     launch_dependents();
-    using stage_type = struct stage<FORM, SCALING, SIDE>;
+    using stage_type = stage_of<FORM, SCALING, SIDE>;
     constexpr int COLUMNS = SIDE / 16, STAGES = stages_of(sizeof(stage_type));
     DYNAMIC_SHARED(stage_type, ring);
     const int warp = threadIdx.x / WARP, units = s.part[0].w.units;
@@ -244,7 +237,7 @@ static __global__ void __launch_bounds__(SIDE * 2, SIDE == 128 ? 1 : 3)
     int unit = 0, next = 0; // next unit to multiply, next unit to copy
     UNROLL
     for (int i = 0; i < STAGES - 1 && i < units; i++, next = unit_after(next, units))
-        copy_weights(&ring[i], s, source, next);
+        copy_weights<FORM, SCALING, SIDE>(&ring[i], s, source, next);
     next = 0;
     wait_for_previous(); // weights are not written by kernels; the first group of copies has those of all first stages
     UNROLL_BY(1)
@@ -258,15 +251,15 @@ static __global__ void __launch_bounds__(SIDE * 2, SIDE == 128 ? 1 : 3)
         if (i + STAGES - 1 < units) {
             stage_type *const to = &ring[from == 0 ? STAGES - 1 : from - 1];
             if (i >= 0)
-                copy_weights(to, s, source, next);
-            copy_input(to, s, source, next);
+                copy_weights<FORM, SCALING, SIDE>(to, s, source, next);
+            copy_input<FORM, SCALING, SIDE>(to, s, source, next);
         }
         next = unit_after(next, units);
         commit_copies();
         if (i < 0)
             continue;
         if (has_tiles)
-            multiply(&sum, ring[from], row, column, minus);
+            multiply<FORM, SCALING, SIDE>(&sum, ring[from], row, column, minus);
         if (unit + SLICES >= units) { // the slice ends
             total.add(sum);
             sum.fill(0);
@@ -287,7 +280,7 @@ static __global__ void __launch_bounds__(SIDE * 2, SIDE == 128 ? 1 : 3)
 
 template <int FORM, int SCALING, int SIDE> constexpr size_t shared_bytes()
 {
-    constexpr size_t stage_type = sizeof(struct stage<FORM, SCALING, SIDE>), sums = sizeof(struct block_sums<SIDE>);
+    constexpr size_t stage_type = sizeof(stage_of<FORM, SCALING, SIDE>), sums = sizeof(struct block_sums<SIDE>);
     return stages_of(stage_type) * stage_type > sums ? stages_of(stage_type) * stage_type : sums;
 }
 
@@ -313,7 +306,7 @@ int64_t matmul_large_blocks(const struct work &k, bool gated)
 void matmul_large_run(struct cuda *c, const struct work &k, bool gated)
 {
     with_form(k.part[0].w, [&]<int FORM, int SCALING>() {
-        static_assert(stages_of(sizeof(struct stage<FORM, SCALING, 128>)) >= 3, "a ring");
+        static_assert(stages_of(sizeof(stage_of<FORM, SCALING, 128>)) >= 3, "a ring");
         if (4 * blocks_of(k, gated, 128) >= 3 * c->processors)
             launch<FORM, SCALING, 128>(c, k, gated);
         else

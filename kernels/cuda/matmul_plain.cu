@@ -56,15 +56,11 @@ void matmul_plain_run(struct cuda *c, float *out, const float *x, int n, const u
                       int64_t k, const float *bias, bool add)
 {
     const struct plain_matmul p = { out, x, rows, bias, m, k, (int64_t)type_row_bytes(type, k), n, add, type };
-    const dim3 one(1, (unsigned)blocks_for(m, ROWS)), many((unsigned)blocks_for(n, COLUMNS), one.y);
-    if (n == 1 && type == F32)
-        QUEUE(c, (plain_kernel<true, 1>), one, THREADS, 0, p);
-    else if (type == F32)
-        QUEUE(c, (plain_kernel<true, COLUMNS>), many, THREADS, 0, p);
-    else if (n == 1)
-        QUEUE(c, (plain_kernel<false, 1>), one, THREADS, 0, p);
-    else
-        QUEUE(c, (plain_kernel<false, COLUMNS>), many, THREADS, 0, p);
+    const auto product_kernel = type == F32 ? (n == 1 ? plain_kernel<true, 1> : plain_kernel<true, COLUMNS>)
+                                : n == 1    ? plain_kernel<false, 1>
+                                            : plain_kernel<false, COLUMNS>;
+    const dim3 grid((unsigned)blocks_for(n, n == 1 ? 1 : (int)COLUMNS), (unsigned)blocks_for(m, ROWS));
+    QUEUE(c, product_kernel, grid, THREADS, 0, p);
     cuda_launched(c, "matmul");
 }
 

@@ -17,15 +17,6 @@ namespace DEVICE_SPACE
 enum { THREADS = 256, MAX_STAGES = 16 };
 static_assert((int)THREADS == (int)SLICES * (int)WARP, "a warp for each slice");
 
-template <int FORM, int SCALING, int COLUMNS, int ROWS> struct alignas(16) stage {
-    static constexpr int BLOCKS = form_unit(FORM) / GROUP;
-    uint4 quants[ROWS][form_loads(FORM)][WARP];
-    uint4 x[BLOCKS][COLUMNS][WARP];
-    alignas(16) uint32_t scales[at_least_1(ROWS * 8 * scale_words(SCALING))]; // (tiles, g, words)
-    alignas(16) uint32_t supers[at_least_1(ROWS * 8 * super_words(SCALING))];
-    alignas(16) float sums[at_least_1(has_offset(SCALING) * BLOCKS * 2 * 8 * COLUMNS)]; // (blocks, 2, rows of x)
-};
-
 // Tiles of rows whose slices are added together, those of gate and up among them, and tiles of x.
 __host__ __device__ constexpr int together_of(int rows)
 {
@@ -40,7 +31,7 @@ __host__ __device__ constexpr int width_of(int columns)
 template <int COLUMNS, int ROWS> using sums_of_slice = float[together_of(ROWS)][width_of(COLUMNS) * 4][WARP];
 
 template <int FORM, int SCALING, int COLUMNS, int ROWS> struct ring_shape {
-    typedef struct stage<FORM, SCALING, COLUMNS, ROWS> stage_type;
+    typedef struct stage<FORM, SCALING, ROWS, COLUMNS> stage_type;
     static constexpr int TOGETHER = together_of(ROWS), WIDTH = width_of(COLUMNS);
     static constexpr int FIT = (RING_SHARED - SLICES * (int)sizeof(sums_of_slice<COLUMNS, ROWS>)) /
                                (SLICES * (int)(sizeof(stage_type) + sizeof(struct arrival)));
@@ -87,7 +78,7 @@ template <int FORM, int SCALING, int COLUMNS, int ROWS> struct reader {
     }
 
     // Copies the unit, by one thread.
-    __device__ inline void copy(struct stage<FORM, SCALING, COLUMNS, ROWS> *to, struct arrival *a) const
+    __device__ inline void copy(struct stage<FORM, SCALING, ROWS, COLUMNS> *to, struct arrival *a) const
     {
         UNROLL
         for (int r = 0; r < ROWS; r++) {
@@ -111,7 +102,7 @@ template <int FORM, int SCALING, int COLUMNS, int ROWS> struct reader {
 
 // Copies a unit of x, by one thread. Of one tile only its rows.
 template <int FORM, int SCALING, int COLUMNS, int ROWS>
-__device__ inline void copy_input(struct stage<FORM, SCALING, COLUMNS, ROWS> *to, const struct rounded &x, int unit,
+__device__ inline void copy_input(struct stage<FORM, SCALING, ROWS, COLUMNS> *to, const struct rounded &x, int unit,
                                   struct arrival *a)
 {
     constexpr int BLOCKS = form_unit(FORM) / GROUP;
@@ -136,7 +127,7 @@ template <int FORM, int SCALING, int COLUMNS, int ROWS> __device__ inline int by
 
 // sum += the products of a unit.
 template <int FORM, int SCALING, int COLUMNS, int ROWS>
-__device__ inline void multiply(float (&sum)[ROWS][COLUMNS][4], const struct stage<FORM, SCALING, COLUMNS, ROWS> &from,
+__device__ inline void multiply(float (&sum)[ROWS][COLUMNS][4], const struct stage<FORM, SCALING, ROWS, COLUMNS> &from,
                                 uint32_t minus, int as)
 {
     constexpr int BLOCKS = form_unit(FORM) / GROUP;
@@ -171,22 +162,16 @@ __device__ inline void write_outputs(const struct work &k, bool gated, int group
     for (int o = threadIdx.x; o < (gated ? 1 : together_of(ROWS)) * OF_TILE; o += THREADS) {
         const int v = o / OF_TILE, n = o % OF_TILE / TILE, r = o % TILE;
         const struct corner_of_sum in = sum_at(n, r);
-        float total[2] = { sums[0][v][in.i][in.lane], 0 };
-        UNROLL
-        for (int s = 1; s < SLICES; s++)
-            total[0] += sums[s][v][in.i][in.lane];
+        const float total = total_of_slices(sums, v, in);
         if (gated) {
             const int tile = group * (ROWS / 2) + row / 2;
-            total[1] = sums[0][together_of(ROWS) - 1][in.i][in.lane];
-            UNROLL
-            for (int s = 1; s < SLICES; s++)
-                total[1] += sums[s][together_of(ROWS) - 1][in.i][in.lane];
+            const float up = total_of_slices(sums, together_of(ROWS) - 1, in);
             if (tile < k.part[0].w.tiles)
-                write_gated(k, 8 * column + n, (int64_t)tile * TILE + r, total[0], total[1]);
+                write_gated(k, 8 * column + n, (int64_t)tile * TILE + r, total, up);
         } else {
             const struct place at = place_of(k, group * ROWS + row + v);
             if (row + v < ROWS && at.part < k.count)
-                write_total(k, k.part[at.part], 8 * column + n, (int64_t)at.tile * TILE + r, total[0]);
+                write_total(k, k.part[at.part], 8 * column + n, (int64_t)at.tile * TILE + r, total);
         }
     }
 }
@@ -195,7 +180,7 @@ template <int FORM, int SCALING, int COLUMNS, int ROWS>
 static __global__ void __launch_bounds__(THREADS, 1)
     ring_kernel(const __grid_constant__ struct work k, bool gated, int groups)
 {
-#if defined(EMULATED) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900) // not launched on older devices
+#if defined(HAS_90) // not launched on older devices
     typedef struct ring_shape<FORM, SCALING, COLUMNS, ROWS> shape;
     constexpr int STAGES = shape::STAGES, TOGETHER = shape::TOGETHER, WIDTH = shape::WIDTH;
     launch_dependents();

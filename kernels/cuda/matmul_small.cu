@@ -91,12 +91,8 @@ __device__ inline void add_slices(const float (&sum)[WEIGHTS][COLUMNS][4], int s
         const struct corner_of_sum in = sum_at(n, r);
         float total[WEIGHTS];
         UNROLL
-        for (int v = 0; v < WEIGHTS; v++) {
-            total[v] = part[0][v][in.i][in.lane];
-            UNROLL
-            for (int other = 1; other < SLICES; other++)
-                total[v] += part[other][v][in.i][in.lane];
-        }
+        for (int v = 0; v < WEIGHTS; v++)
+            total[v] = total_of_slices(part, v, in);
         write(n, r, total);
     }
 }

@@ -111,8 +111,8 @@ static inline int norm_threads(int width)
     return needed < NORM_THREADS ? needed : (int)NORM_THREADS;
 }
 
-static inline bool norm_is_wide(int64_t width,
-                                uintptr_t addresses) // addresses: those of all rows and weights, by bitwise or
+// addresses: those of all rows and weights, by bitwise or.
+static inline bool norm_is_wide(int64_t width, uintptr_t addresses)
 {
     return width % 4 == 0 && addresses % sizeof(float4) == 0;
 }

@@ -113,28 +113,29 @@ __device__ inline float power_to_float(uint8_t exponent)
 }
 
 // For row g + 8 * high, group 0 or 1 of the unit, half 0 or 1 of the group; from the words of rows g and g + 8.
-template <int SCALING>
-__device__ inline struct affine affine_of(const uint32_t *scale, const uint32_t *super, int group, int high, int half)
+__device__ inline struct affine affine_of(int scaling, const uint32_t *scale, const uint32_t *super, int group,
+                                          int high, int half)
 {
-    if constexpr (SCALING == SCALING_HALF)
+    if (scaling == SCALING_HALF)
         return { half_to_float((uint16_t)(scale[group] >> 16 * high)), 0 };
-    else if constexpr (SCALING == SCALING_MIN) {
+    if (scaling == SCALING_MIN) {
         const uint32_t w = scale[2 * group + high];
         return { half_to_float((uint16_t)w), half_to_float((uint16_t)(w >> 16)) };
-    } else if constexpr (SCALING == SCALING_SUPER) {
+    }
+    if (scaling == SCALING_SUPER) {
         const uint32_t w = scale[group] >> 16 * high, d = super[high];
         return { half_to_float((uint16_t)d) * (float)(w & 0xFF),
                  -(half_to_float((uint16_t)(d >> 16)) * (float)(w >> 8 & 0xFF)) };
-    } else if constexpr (SCALING == SCALING_FLOAT)
+    }
+    if (scaling == SCALING_FLOAT)
         return { __uint_as_float(scale[high]), 0 };
-    else if constexpr (SCALING == SCALING_POWER)
+    if (scaling == SCALING_POWER)
         return { power_to_float((uint8_t)(scale[0] >> (16 * group + 8 * high))), 0 };
-    else if constexpr (SCALING == SCALING_SUB_BLOCK)
-        return { half_to_float((uint16_t)(super[0] >> 16 * high)) *
-                     (float)(int8_t)(scale[group] >> (16 * high + 8 * half)),
-                 0 };
-    else
-        return { 1, 0 };
+    if (scaling == SCALING_SUB_BLOCK) {
+        const float d = half_to_float((uint16_t)(super[0] >> 16 * high));
+        return { d * (float)(int8_t)(scale[group] >> (16 * high + 8 * half)), 0 };
+    }
+    return { 1, 0 };
 }
 
 // ---- input

@@ -31,8 +31,9 @@ __device__ static uint32_t stored(const struct packed *p, const uint8_t *row, in
 {
     if (form_bits(p->form) == 16)
         return bits_at(row + 2 * k);
-    const int in = (int)(k % block_numbers(p->type));
-    const uint8_t *b = row + k / block_numbers(p->type) * block_bytes(p->type);
+    const struct block_size of = block_of(p->type);
+    const int in = (int)(k % of.numbers);
+    const uint8_t *b = row + k / of.numbers * of.bytes;
     if (p->form == FORM_IQ4 || p->form == FORM_E2M1)
         return code_at(p->type, b, in);
     if (p->form == FORM_E4M3)
@@ -69,8 +70,8 @@ __device__ static struct block_scale scale_in(const struct panel &w, int64_t r, 
     const struct packed *p = &w.p;
     if (r >= w.rows || k >= p->k)
         return { 0, 0, 0, 0 };
-    const int numbers = block_numbers(p->type);
-    return block_scale_at(p->type, w.raw + r * w.row_bytes + k / numbers * block_bytes(p->type), (int)(k % numbers));
+    const struct block_size of = block_of(p->type);
+    return block_scale_at(p->type, w.raw + r * w.row_bytes + k / of.numbers * of.bytes, (int)(k % of.numbers));
 }
 
 // One thread per pair of rows g and g + 8 of each unit of each tile.

@@ -58,8 +58,7 @@ template <int WARPS> __device__ inline uint64_t block_max(uint64_t key, uint64_t
 // Lanes by a tree, then warps in order.
 template <int WARPS> __device__ inline double block_sum(double x, double *of_warp)
 {
-    for (int step = WARP / 2; step > 0; step /= 2)
-        x += __shfl_xor_sync(0xFFFFFFFF, x, step);
+    x = warp_sum(x);
     __syncthreads(); // a previous call may still be reading of_warp
     if (threadIdx.x % WARP == 0)
         of_warp[threadIdx.x / WARP] = x;

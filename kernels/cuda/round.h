@@ -53,6 +53,13 @@ __device__ inline void round_four(const struct rounding &to, int64_t row, int k,
         to.sums[(k / 16 * (int64_t)to.tiles + row / 8) * 8 + row % 8] = sum;
 }
 
+// Row numbers as kernel arguments, at most ROW_NUMBERS per launch.
+enum { ROW_NUMBERS = 512 };
+struct row_numbers {
+    int n;
+    int32_t row[ROW_NUMBERS];
+};
+
 static inline int64_t round_width(int64_t width) // zeros included
 {
     return (width + 2 * GROUP - 1) / (2 * GROUP) * (2 * GROUP);

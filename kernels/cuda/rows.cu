@@ -67,15 +67,11 @@ struct tensor cuda_rmsnorm(struct backend *b, struct tensor out, struct tensor x
     out = without_rounded(c, out);
     const bool rounds = rounding_for(c, -1, x.rows, x.width, &to);
     const int width = (int)x.width, padded = (int)round_width(width), threads = norm_threads(width);
-    if (!norm_is_wide(width, (uintptr_t)out.data | (uintptr_t)x.data | (uintptr_t)w.data))
-        QUEUE(c, (rmsnorm_kernel<2, false>), (int)x.rows, threads, 0, floats(out), floats(x), floats(w), width, eps, to,
-              padded);
-    else if (padded <= 2 * 4 * NORM_THREADS)
-        QUEUE(c, (rmsnorm_kernel<2, true>), (int)x.rows, threads, 0, floats(out), floats(x), floats(w), width, eps, to,
-              padded);
-    else
-        QUEUE(c, (rmsnorm_kernel<4, true>), (int)x.rows, threads, 0, floats(out), floats(x), floats(w), width, eps, to,
-              padded);
+    const bool wide = norm_is_wide(width, (uintptr_t)out.data | (uintptr_t)x.data | (uintptr_t)w.data);
+    const auto norm_kernel = !wide                            ? rmsnorm_kernel<2, false>
+                             : padded <= 2 * 4 * NORM_THREADS ? rmsnorm_kernel<2, true>
+                                                              : rmsnorm_kernel<4, true>;
+    QUEUE(c, norm_kernel, (int)x.rows, threads, 0, floats(out), floats(x), floats(w), width, eps, to, padded);
     cuda_launched(c, "rmsnorm");
     return rounds ? with_rounded(c, out) : out;
 }
@@ -196,15 +192,6 @@ void cuda_cut(struct backend *b, struct tensor out, struct tensor x, int column)
     QUEUE(c, columns_kernel, (int)out.rows, THREADS, 0, floats(out), out.width, 0, floats(x), x.width, column,
           out.width);
     cuda_launched(c, "cut");
-}
-
-struct row_numbers row_numbers_of(const int32_t *row, int64_t n)
-{
-    struct row_numbers to;
-    to.n = (int)(n < ROW_NUMBERS ? n : (int64_t)ROW_NUMBERS);
-    for (int i = 0; i < to.n; i++)
-        to.row[i] = row[i];
-    return to;
 }
 
 } // namespace DEVICE_SPACE

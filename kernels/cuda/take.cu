@@ -8,16 +8,6 @@ namespace DEVICE_SPACE
 
 enum { THREADS = 256 };
 
-template <int SCALING> __device__ static float scaled(const struct packed *p, int64_t r, int64_t k, float q)
-{
-    const int64_t tile = r / TILE, unit = k / form_unit(p->form);
-    const uint32_t *scale = p->scales + ((tile * p->units + unit) * 8 + r % 8) * scale_words(SCALING);
-    const uint32_t *super = p->supers + ((tile * (p->units / 4) + unit / 4) * 8 + r % 8) * super_words(SCALING);
-    const struct affine line =
-        affine_of<SCALING>(scale, super, (int)(k / GROUP % 2), (int)(r % TILE / 8), (int)(k % GROUP / 16));
-    return q * line.scale + line.offset;
-}
-
 __device__ static float packed_value(const struct packed *p, int64_t r, int64_t k)
 {
     const struct placed at = placed(p, r, k);
@@ -32,22 +22,14 @@ __device__ static float packed_value(const struct packed *p, int64_t r, int64_t 
                     : p->form == FORM_E4M3 ? e4m3_number((uint8_t)bits)
                     : p->form == FORM_E2M1 ? 0.5f * (float)e2m1_number(code)
                                            : (float)(code - p->zero);
-    switch (p->scaling) {
-    case SCALING_HALF:
-        return scaled<SCALING_HALF>(p, r, k, q);
-    case SCALING_MIN:
-        return scaled<SCALING_MIN>(p, r, k, q);
-    case SCALING_SUPER:
-        return scaled<SCALING_SUPER>(p, r, k, q);
-    case SCALING_SUB_BLOCK:
-        return scaled<SCALING_SUB_BLOCK>(p, r, k, q);
-    case SCALING_POWER:
-        return scaled<SCALING_POWER>(p, r, k, q);
-    case SCALING_FLOAT:
-        return scaled<SCALING_FLOAT>(p, r, k, q);
-    default:
+    if (p->scaling == SCALING_NONE)
         return q;
-    }
+    const int64_t tile = r / TILE, unit = k / form_unit(p->form);
+    const uint32_t *scale = p->scales + ((tile * p->units + unit) * 8 + r % 8) * scale_words(p->scaling);
+    const uint32_t *super = p->supers + ((tile * (p->units / 4) + unit / 4) * 8 + r % 8) * super_words(p->scaling);
+    const struct affine line =
+        affine_of(p->scaling, scale, super, (int)(k / GROUP % 2), (int)(r % TILE / 8), (int)(k % GROUP / 16));
+    return q * line.scale + line.offset;
 }
 
 struct table {        // rows of either form
@@ -97,6 +79,16 @@ static __global__ void take_kernel(const __grid_constant__ struct rows_to_take t
 static void queue_take(struct cuda *c, const struct rows_to_take &t, int rows, struct tensor x)
 {
     QUEUE(c, take_kernel, dim3((unsigned)blocks_for(t.width, THREADS), (unsigned)rows), THREADS, 0, t, table_of(x));
+}
+
+// The first of n, as many as a launch has.
+static struct row_numbers row_numbers_of(const int32_t *row, int64_t n)
+{
+    struct row_numbers to;
+    to.n = (int)(n < ROW_NUMBERS ? n : (int64_t)ROW_NUMBERS);
+    for (int i = 0; i < to.n; i++)
+        to.row[i] = row[i];
+    return to;
 }
 
 void cuda_take(struct backend *b, struct tensor out, struct tensor x, const int32_t *row)
@@ -199,11 +191,10 @@ struct tensor cuda_join(struct backend *b, struct tensor out, struct tensor x, s
     const bool rounds = x.width % WARP == 0 && rounding_for(c, -1, out.rows, out.width, &call.rounded);
     const dim3 grid((unsigned)s->n, 2);
     const int threads = norm_threads((int)x.width);
-    if (norm_is_wide(x.width, (uintptr_t)out.data | (uintptr_t)x.data | (uintptr_t)states.data |
-                                  (uintptr_t)token_norm.data | (uintptr_t)state_norm.data))
-        QUEUE(c, join_kernel<true>, grid, threads, 0, call, table_of(table));
-    else
-        QUEUE(c, join_kernel<false>, grid, threads, 0, call, table_of(table));
+    const uintptr_t tensors = (uintptr_t)out.data | (uintptr_t)x.data | (uintptr_t)states.data;
+    const uintptr_t norms = (uintptr_t)token_norm.data | (uintptr_t)state_norm.data;
+    const auto halves_kernel = norm_is_wide(x.width, tensors | norms) ? join_kernel<true> : join_kernel<false>;
+    QUEUE(c, halves_kernel, grid, threads, 0, call, table_of(table));
     cuda_launched(c, "join");
     return rounds ? with_rounded(c, out) : out;
 }
@@ -288,10 +279,8 @@ static void queue_moves(struct cuda *c, struct rows_to_move *m, const struct ten
         const dim3 grid((unsigned)blocks_for(m->units, THREADS), (unsigned)n, (unsigned)m->runs);
         for (int i = 0; i < n; i++)
             m->x[i] = x[at + i].data;
-        if (unit == 16)
-            QUEUE(c, move_kernel<uint4>, grid, THREADS, 0, *m);
-        else
-            QUEUE(c, move_kernel<uint16_t>, grid, THREADS, 0, *m);
+        const auto runs_kernel = unit == 16 ? move_kernel<uint4> : move_kernel<uint16_t>;
+        QUEUE(c, runs_kernel, grid, THREADS, 0, *m);
     }
     m->runs = m->rows = 0;
 }

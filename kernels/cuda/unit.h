@@ -45,9 +45,20 @@ __device__ inline void fetch(struct fragment<FORM, SCALING> *to, const struct pa
         to->super[0] = *supers;
 }
 
-// A lane's part of a tile of the unit that a stage in shared memory holds.
-template <int FORM, int SCALING, typename stage>
-__device__ inline struct fragment<FORM, SCALING> load_fragment(const stage &from, int tile) {
+// A unit of k in shared memory: TILES tiles of weights, COLUMNS tiles of x.
+template <int FORM, int SCALING, int TILES, int COLUMNS> struct alignas(16) stage {
+    static constexpr int BLOCKS = form_unit(FORM) / GROUP;
+    uint4 quants[TILES][form_loads(FORM)][WARP];
+    uint4 x[BLOCKS][COLUMNS][WARP];
+    alignas(16) uint32_t scales[at_least_1(TILES * 8 * scale_words(SCALING))]; // (tiles, g, words)
+    alignas(16) uint32_t supers[at_least_1(TILES * 8 * super_words(SCALING))];
+    alignas(16) float sums[at_least_1(has_offset(SCALING) * BLOCKS * 2 * 8 * COLUMNS)]; // (blocks, 2, rows of x)
+};
+
+// A lane's part of a tile of a stage.
+template <int FORM, int SCALING, int TILES, int COLUMNS>
+__device__ inline struct fragment<FORM, SCALING> load_fragment(const struct stage<FORM, SCALING, TILES, COLUMNS> &from,
+                                                               int tile) {
     const int lane = threadIdx.x % WARP;
     struct fragment<FORM, SCALING> w;
     UNROLL
@@ -83,32 +94,6 @@ __device__ inline void next_block(struct fragment<FORM, SCALING> *w)
 __device__ inline uint32_t pair_of(float low, float high)
 {
     return __float_as_uint(low) >> 16 | (__float_as_uint(high) & 0xFFFF0000);
-}
-
-// a + b of each half; the sums must be exact.
-__device__ inline uint32_t pair_sum(uint32_t a, uint32_t b)
-{
-#if defined(EMULATED)
-    return pair_of(__uint_as_float(a << 16) + __uint_as_float(b << 16),
-                   __uint_as_float(a & 0xFFFF0000) + __uint_as_float(b & 0xFFFF0000));
-#else
-    uint32_t sum; // fma exists from compute capability 8.0 on, add only from 9.0
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(0x3F803F80), "r"(b));
-    return sum;
-#endif
-}
-
-// a * b of each half; the products must be exact.
-__device__ inline uint32_t pair_product(uint32_t a, uint32_t b)
-{
-#if defined(EMULATED)
-    return pair_of(__uint_as_float(a << 16) * __uint_as_float(b << 16),
-                   __uint_as_float(a & 0xFFFF0000) * __uint_as_float(b & 0xFFFF0000));
-#else
-    uint32_t product; // subnormal numbers have products, too
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(a), "r"(b), "r"(0));
-    return product;
-#endif
 }
 
 // 0x4300 is 128 in bfloat16, whose last seven bits then count units; 0x4380 is 256.
@@ -233,7 +218,7 @@ __device__ inline void add_block(float sum[4], uint32_t a[2][2][4], const uint4 
             if constexpr (SCALING == SCALING_NONE)
                 sum[i] += d[i];
             else {
-                const struct affine line = affine_of<SCALING>(w.scale, w.super, 0, i / 2, half);
+                const struct affine line = affine_of(SCALING, w.scale, w.super, 0, i / 2, half);
                 sum[i] = fmaf(line.scale, d[i], sum[i]);
                 if constexpr (has_offset(SCALING))
                     sum[i] = fmaf(line.offset, i % 2 == 0 ? sums.x : sums.y, sum[i]);
@@ -276,6 +261,18 @@ template <int COLUMNS> __device__ inline void keep_sums(float (*to)[WARP], const
     UNROLL
     for (int i = 0; i < COLUMNS * 4; i++)
         to[i][lane ^ (i % 4)] = sum[i / 4][i % 4];
+}
+
+// The total of an output of a tile: its sums of all slices, in order. sums (SLICES, tiles, ..): as keep_sums() has
+// written them.
+template <typename sums_of_slice>
+__device__ inline float total_of_slices(const sums_of_slice *sums, int tile, const struct corner_of_sum &in)
+{
+    float total = sums[0][tile][in.i][in.lane];
+    UNROLL
+    for (int s = 1; s < SLICES; s++)
+        total += sums[s][tile][in.i][in.lane];
+    return total;
 }
 
 // Writes output (n, m) of a part, from the sum of all slices; gated: from those of gate and up.

@@ -8,29 +8,20 @@
 namespace DEVICE_SPACE
 {
 
-__host__ __device__ constexpr int block_numbers(enum type type)
-{
-    switch (type) {
-#define CASE(TYPE, name, numbers, ...) \
-    case TYPE: \
-        return numbers;
-        ALL_TYPES(CASE)
-#undef CASE
-    default:
-        return 1;
-    }
-}
+struct block_size {
+    int numbers, bytes;
+};
 
-__host__ __device__ constexpr int block_bytes(enum type type)
+__host__ __device__ constexpr struct block_size block_of(enum type type)
 {
     switch (type) {
 #define CASE(TYPE, name, numbers, bytes, ...) \
     case TYPE: \
-        return bytes;
+        return { numbers, bytes };
         ALL_TYPES(CASE)
 #undef CASE
     default:
-        return 1;
+        return { 1, 1 };
     }
 }
 
@@ -144,8 +135,9 @@ __device__ inline float value_at(enum type type, const uint8_t *row, int64_t k)
         return half_to_float(bits_at(row + 2 * k));
     if (type == BF16)
         return bf16_to_float(bits_at(row + 2 * k));
-    const uint8_t *b = row + k / block_numbers(type) * block_bytes(type);
-    const int i = (int)(k % block_numbers(type));
+    const struct block_size of = block_of(type);
+    const uint8_t *b = row + k / of.numbers * of.bytes;
+    const int i = (int)(k % of.numbers);
     const struct block_scale s = block_scale_at(type, b, i);
     if (type == F8_E4M3)
         return e4m3_number(b[4 + i]) * __uint_as_float(s.d | (uint32_t)s.m << 16);

@@ -97,16 +97,6 @@ struct verify_shared { // a block's; dynamic. It is the first member of a body's
     struct row_parts parts; // those of the row that the next token may be drawn from
 };
 
-// Tells the compiler, which cannot know it of an address that it loads.
-__device__ inline void is_global(const void *p)
-{
-#if defined(EMULATED)
-    (void)p;
-#else
-    __builtin_assume(__isGlobal(p));
-#endif
-}
-
 __device__ inline struct verify_call call_of_block(const struct verify_calls &calls)
 {
     const int i = cluster_of_block();
@@ -209,9 +199,7 @@ __device__ NOT_INLINED double row_sum(int vocab, struct verify_shared &v, const 
     }
     static_assert((int)ROW_PARTS == (int)WARP, "a part per lane");
     const double part = sums[threadIdx.x % WARP].sum;
-    double sum = part;
-    for (int step = WARP / 2; step > 0; step /= 2)
-        sum += __shfl_xor_sync(0xFFFFFFFF, sum, step);
+    const double sum = warp_sum(part);
     if (parts == NULL)
         return sum;
     __syncthreads(); // parts may still be read

@@ -1,0 +1,156 @@
+// primitives.h - the primitives of kernels/cuda/device.h for an emulated GPU: its machine code in C++. What they do is said there.
+#pragma once
+#include <cuda_runtime.h>
+
+#define DEVICE_SPACE emulated_device
+#define __grid_constant__
+#define NOT_INLINED static
+#define UNROLL
+#define UNROLL_BY(n)
+#define HAS_90 1
+#define START_KERNEL(c, early, kernel, blocks, grid, block, shared, ...) \
+    LAUNCH_CLUSTERS(kernel, blocks, grid, block, shared, (c)->stream, __VA_ARGS__)
+
+namespace DEVICE_SPACE
+{
+
+inline float half_to_float(uint16_t h)
+{
+    return emulated_half_to_float(h);
+}
+
+inline uint16_t float_to_half(float x)
+{
+    return emulated_float_to_half(x);
+}
+
+inline void is_global(const void *)
+{
+}
+
+inline void mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    emulated_mma_bf16(d, a, b0, b1);
+}
+
+// A pair of the upper halves of two floats.
+inline uint32_t emulated_pair(float low, float high)
+{
+    return __float_as_uint(low) >> 16 | (__float_as_uint(high) & 0xFFFF0000);
+}
+
+inline uint32_t pair_sum(uint32_t a, uint32_t b)
+{
+    return emulated_pair(__uint_as_float(a << 16) + __uint_as_float(b << 16),
+                         __uint_as_float(a & 0xFFFF0000) + __uint_as_float(b & 0xFFFF0000));
+}
+
+inline uint32_t pair_product(uint32_t a, uint32_t b)
+{
+    return emulated_pair(__uint_as_float(a << 16) * __uint_as_float(b << 16),
+                         __uint_as_float(a & 0xFFFF0000) * __uint_as_float(b & 0xFFFF0000));
+}
+
+template <bool TRANSPOSED = false> inline void load_matrices(uint32_t to[4], const uint16_t *row)
+{
+    emulated_load_matrices(to, row, TRANSPOSED);
+}
+
+inline uint4 load_weights(const uint4 *at)
+{
+    return *at;
+}
+
+// Kernels run one after another.
+inline void launch_dependents()
+{
+}
+
+inline void wait_for_previous()
+{
+}
+
+inline unsigned count_arrival(unsigned *count, unsigned last)
+{
+    return atomicInc(count, last);
+}
+
+inline void copy_async(void *to, const void *from)
+{
+    emulated_copy_async(to, from);
+}
+
+inline void commit_copies()
+{
+    emulated_commit_copies();
+}
+
+template <int N> inline void wait_for_copies()
+{
+    emulated_wait_for_copies(N);
+}
+
+// A bulk copy completes at once.
+struct arrival {
+    uint64_t barrier;
+};
+
+inline void arrival_init(struct arrival *)
+{
+}
+
+inline void arrivals_ready()
+{
+}
+
+inline void arrival_expect(struct arrival *, int)
+{
+}
+
+inline void arrival_wait(struct arrival *, int)
+{
+}
+
+inline void copy_bulk(void *to, const void *from, int bytes, struct arrival *, bool)
+{
+    for (int i = 0; i < bytes; i += 16)
+        *(uint4 *)((uint8_t *)to + i) = *(const uint4 *)((const uint8_t *)from + i);
+}
+
+inline void forget(int &)
+{
+}
+
+// Emulated threads are slow, so there are fewer, except in .ci/nightly.
+#if defined(FULL_CLUSTERS)
+enum { CLUSTER = 8, CLUSTER_THREADS = 512 };
+#else
+enum { CLUSTER = 4, CLUSTER_THREADS = 64 };
+#endif
+
+inline int blocks_in_cluster()
+{
+    return emulated_blocks_in_cluster();
+}
+
+inline int block_in_cluster()
+{
+    return emulated_block_in_cluster();
+}
+
+inline void cluster_barrier()
+{
+    emulated_cluster_barrier();
+}
+
+inline void cluster_end()
+{
+    emulated_cluster_barrier();
+}
+
+template <typename T> inline T *in_block(T *shared, int block)
+{
+    return (T *)emulated_in_block(shared, block);
+}
+
+} // namespace DEVICE_SPACE
