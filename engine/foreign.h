@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FOREIGN_VERSION = 1, FOREIGN_RULES = 8 };
+enum { FOREIGN_VERSION = 1 };
 
 struct foreign_report { // the report of the last call
     int64_t own_ns;     // the plugin's own time, without the way to it and back

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/memory.h"
 #include "engine/foreign_options.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
@@ -18,11 +19,10 @@ struct foreign_verifying { // what foreign_decision.self points to
     struct foreign_report *report;
 };
 
-static struct {
+struct foreign_type { // a registered rule: rule.self
     const struct foreign_rule *of;
     const struct option *option;
-} foreign_rule[FOREIGN_RULES];
-static int foreign_rules;
+};
 
 void speclab_foreign_p(void *self, int32_t node, double *to)
 {
@@ -77,14 +77,15 @@ static void fall_back(const struct draft *d, struct rows *p, struct verification
     out->failed = why;
 }
 
-static void verify_by(int number, const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                      struct verification *out)
+static void foreign_verify(const struct rule *rule, const struct draft *d, struct rows *p, const void *options,
+                           struct rng *rng, struct verification *out)
 {
-    const struct foreign_rule *of = foreign_rule[number].of;
+    const struct foreign_type *type = rule->self;
+    const struct foreign_rule *of = type->of;
     struct foreign_verifying v = { d, p, rng, out, of->report };
     struct foreign_decision decision = { d->n, p->vocab, d->token, d->parent, d->proposal, &v, -1, -1 };
     struct foreign_value value[FOREIGN_OPTIONS];
-    foreign_values(foreign_rule[number].option, of->options, options, value);
+    foreign_values(type->option, of->options, options, value);
     of->report->why[0] = '\0';
     verification_clear(out, d->n);
     out->failed = NULL;
@@ -98,49 +99,27 @@ static void verify_by(int number, const struct draft *d, struct rows *p, const v
         verification_path(out, d, decision.last, decision.chosen);
 }
 
-// A rule's function does not get the rule, so each foreign rule has one of its own.
-#define VERIFY(number) \
-    static void verify_##number(const struct draft *d, struct rows *p, const void *options, struct rng *rng, \
-                                struct verification *out) \
-    { \
-        verify_by(number, d, p, options, rng, out); \
-    }
-VERIFY(0)
-VERIFY(1)
-VERIFY(2)
-VERIFY(3)
-VERIFY(4)
-VERIFY(5)
-VERIFY(6)
-VERIFY(7)
-
 int32_t speclab_register_foreign_rule(const struct foreign_rule *of)
 {
-    static void (*const verify[FOREIGN_RULES])(const struct draft *, struct rows *, const void *, struct rng *,
-                                               struct verification *) = { verify_0, verify_1, verify_2, verify_3,
-                                                                          verify_4, verify_5, verify_6, verify_7 };
     struct foreign_report *r = of->report;
     struct error err;
     size_t size;
     if (of->version != FOREIGN_VERSION)
         return foreign_refuse(r, "expected version %d of the door, found %d", FOREIGN_VERSION, (int)of->version);
-    if (foreign_rules == FOREIGN_RULES || of->options < 0 || of->options > FOREIGN_OPTIONS)
-        return foreign_refuse(r, "expected at most %d rules and %d options, found %d and %d", FOREIGN_RULES,
-                              FOREIGN_OPTIONS, foreign_rules + 1, (int)of->options);
-    const struct option *option = foreign_options(of->option, of->options, NULL, 0, &size, r);
-    if (option == NULL)
+    if (of->options < 0 || of->options > FOREIGN_OPTIONS)
+        return foreign_refuse(r, "expected at most %d options, found %d", FOREIGN_OPTIONS, (int)of->options);
+    struct foreign_type *type = xcalloc(1, sizeof(*type)); // kept until the process ends
+    type->of = of;
+    type->option = foreign_options(of->option, of->options, NULL, 0, &size, r);
+    if (type->option == NULL)
         return 0;
     const struct rule rule = { .name = of->name,
                                .summary = of->summary,
                                .exact = of->lossless != 0,
                                .takes = of->takes,
-                               .options = of->options > 0 ? option : NULL,
+                               .options = of->options > 0 ? type->option : NULL,
                                .options_size = of->options > 0 ? size : 0,
-                               .verify = of->verify != NULL ? verify[foreign_rules] : NULL };
-    foreign_rule[foreign_rules].of = of;
-    foreign_rule[foreign_rules].option = option;
-    if (!speclab_register_rule(&rule, &err))
-        return foreign_refuse(r, "%s", err.text);
-    foreign_rules++;
-    return 1;
+                               .verify = of->verify != NULL ? foreign_verify : NULL,
+                               .self = type };
+    return speclab_register_rule(&rule, &err) || foreign_refuse(r, "%s", err.text);
 }

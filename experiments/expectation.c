@@ -58,7 +58,7 @@ static struct expected_row by_rule(struct expecter *e, const struct rule *rule, 
 {
     const struct draft *d = j->request->draft;
     struct expected_row by = { rule->name, rule->exact, 0, 0 };
-    rule->end_probabilities(d, j->p, options, e->end);
+    rule->end_probabilities(rule, d, j->p, options, e->end);
     *square = 0;
     for (int v = 1; v < d->n; v++) {
         const double depth = draft_depth(d, v);

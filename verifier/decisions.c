@@ -186,7 +186,7 @@ bool decisions_decide(struct decisions *d, const struct scored *s, int i, struct
     const struct request *r = &s->request[i];
     logit_rows_point(d->s.p, s->logits, s->first[i], r, d->on_device[i] && d->rows_made);
     if (!d->on_device[i])
-        d->s.rule->verify(r->draft, &d->s.p->rows, d->s.rule_options, r->rng, &s->decided[i]);
+        d->s.rule->verify(d->s.rule, r->draft, &d->s.p->rows, d->s.rule_options, r->rng, &s->decided[i]);
     return s->decided[i].failed == NULL || fail_plugin(err, "%s (rule %s)", s->decided[i].failed, d->s.rule->name);
 }
 

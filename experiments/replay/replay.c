@@ -134,7 +134,7 @@ static double expected_of(struct replay *r)
     double sum = 0;
     if (r->decoder->rule->end_probabilities == NULL)
         return NAN;
-    r->decoder->rule->end_probabilities(&r->draft, &r->rows.p.rows, r->decoder->rule_options, r->end);
+    r->decoder->rule->end_probabilities(r->decoder->rule, &r->draft, &r->rows.p.rows, r->decoder->rule_options, r->end);
     for (int v = 1; v < r->draft.n; v++)
         sum += r->end[v] * draft_depth(&r->draft, v);
     return sum;
@@ -155,8 +155,8 @@ static bool decide(struct replay *r, const struct recorded_text *t, const struct
         }
         recorded_rows_point(&r->rows, r->node, r->seed, t->number, d->position + draft_depth(&d->draft, root));
         r->draft.q = &r->rows.q.rows;
-        r->decoder->rule->verify(&r->draft, &r->rows.p.rows, r->decoder->rule_options, &r->rows.source.philox.rng,
-                                 &r->decision);
+        r->decoder->rule->verify(r->decoder->rule, &r->draft, &r->rows.p.rows, r->decoder->rule_options,
+                                 &r->rows.source.philox.rng, &r->decision);
         if (r->decision.failed != NULL)
             ok = fail_plugin(err, "rule %s: %s", r->decoder->rule->name, r->decision.failed);
         *certain = r->decoder->rule->drafter_invariant ? !r->rows.uncertain : !r->rows.incomplete;

@@ -116,6 +116,26 @@ def test_a_rule_decides_as_the_engine_decides(idea, tiny):
     assert text(tiny, "--plugin", "idea.py", "--rule", "mine", *how, cwd=idea) == text(tiny, *how, cwd=idea)
 
 
+def test_each_of_many_rules_of_a_process_decides_its_own_texts(tmp_path, tiny):
+    code = """
+import sys, speclab
+def always(token):
+    class Always(speclab.Rule):
+        name = f"always_{token}"
+        def verify(self, draft, p, q, accept, pick):
+            return 0, token
+    return Always
+with speclab.Target(sys.argv[1], threads=1) as target:
+    rules = [always(token) for token in range(5, 25)]
+    for token, rule in enumerate(rules, 5):
+        (text,) = speclab.decode(target, [[1, 2]], rule=rule, tokens=3, ignore_end=True)
+        assert text.ids == [token] * 3, (token, text.ids)
+"""
+    env = dict(os.environ, PYTHONPATH=str(ROOT / "python"))
+    done = subprocess.run([sys.executable, "-B", "-c", code, tiny], cwd=tmp_path, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+
+
 def test_exact_enumerates_rules_and_says_how_far_they_are_from_the_target(idea):
     done = call("exact", "--rules", "--instances", 1, "--plugin", "idea.py", cwd=idea)
     assert done.status == 0, done.err

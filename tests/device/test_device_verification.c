@@ -240,7 +240,8 @@ static struct verify_request request_of(struct backend *b, struct verified_scene
     a->source = philox_source(next(), next() >> 32);
     a->source.rng.root = any(5000);
     a->expected = verification_create(MOST_NODES, a->scene.p.rows.vocab);
-    rule_named(k->rule)->verify(d, &a->scene.p.rows, &k->options, &a->source.rng, &a->expected);
+    const struct rule *rule = rule_named(k->rule);
+    rule->verify(rule, d, &a->scene.p.rows, &k->options, &a->source.rng, &a->expected);
     a->q.data = a->device_draft.q.data = a->arrays = NULL;
     a->p_sums = a->q_sums = NULL;
     a->p_certain = NULL;

@@ -159,7 +159,7 @@ static double distance_under(const struct rule *rule)
         int text = 0;
         draft_with(&o.rng);
         check_rows();
-        rule->verify(&step.draft, &step.rows, NULL, &o.rng, &v);
+        rule->verify(rule, &step.draft, &step.rows, NULL, &o.rng, &v);
         for (int i = 0; i < v.n; i++)
             text = text * VOCAB + 1 + v.token[i];
         continue_text(text, v.n, outcomes_probability(&o), found);

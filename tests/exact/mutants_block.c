@@ -103,9 +103,10 @@ void chain_verify(const struct chain *c, const struct draft *d, enum flaw flaw, 
     verification_path(out, d, c->node[last], rng->pick(rng, from, c->vocab, at));
 }
 
-static void block_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                         struct verification *out)
+static void block_verify(const struct rule *rule, const struct draft *d, struct rows *rows, const void *options,
+                         struct rng *rng, struct verification *out)
 {
+    (void)rule;
     struct chain c = { .n = d->n - 1, .vocab = rows->vocab };
     assert(rows->vocab <= LAW_VOCAB);
     for (int i = 0; i < d->n; i++) {

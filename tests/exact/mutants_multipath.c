@@ -91,9 +91,10 @@ static struct band band_of(const struct text *t, struct band b, int vocab, int x
     return (struct band){ b.low + width * below, b.low + width * (below + t->q[x]) };
 }
 
-static void multipath_mutant_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                                    struct verification *out)
+static void multipath_mutant_verify(const struct rule *rule, const struct draft *d, struct rows *rows,
+                                    const void *options, struct rng *rng, struct verification *out)
 {
+    (void)rule;
     enum flaw flaw = *(const enum flaw *)options;
     struct chain c = { .vocab = rows->vocab };
     struct band band = { 0, 1 };

@@ -98,9 +98,10 @@ static void verify_path_by_path(const struct draft *d, struct rows *rows, struct
     verification_path(out, d, end, token);
 }
 
-static void accept_mutant_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                                 struct verification *out)
+static void accept_mutant_verify(const struct rule *rule, const struct draft *d, struct rows *rows, const void *options,
+                                 struct rng *rng, struct verification *out)
 {
+    (void)rule;
     enum flaw flaw = *(const enum flaw *)options;
     verification_clear(out, d->n);
     if (flaw == LONGEST_PATH_WINS)

@@ -191,9 +191,10 @@ static int own_token(const struct draft *d, int node, struct rows *rows, struct 
     return rng->pick(rng, from, vocab, at);
 }
 
-static void rejection_mutant_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                                    struct verification *out)
+static void rejection_mutant_verify(const struct rule *rule, const struct draft *d, struct rows *rows,
+                                    const void *options, struct rng *rng, struct verification *out)
 {
+    (void)rule;
     enum flaw flaw = *(const enum flaw *)options;
     struct work w = { .sibling_rejected = false };
     int vocab = rows->vocab, node = 0;

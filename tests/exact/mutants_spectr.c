@@ -65,9 +65,10 @@ static void take_out(double *p, const double *q, int vocab, int k, double rho, e
         p[x] = r[x] / sum;
 }
 
-static void spectr_mutant_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                                 struct verification *out)
+static void spectr_mutant_verify(const struct rule *rule, const struct draft *d, struct rows *rows, const void *options,
+                                 struct rng *rng, struct verification *out)
 {
+    (void)rule;
     enum flaw flaw = *(const enum flaw *)options;
     double p[LAW_VOCAB], q[LAW_VOCAB];
     int node = 0, accepted = 0, vocab = rows->vocab;

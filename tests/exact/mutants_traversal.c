@@ -63,9 +63,10 @@ static int visit(struct walk *w, int node, double a)
     return node;
 }
 
-static void traversal_mutant_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                                    struct verification *out)
+static void traversal_mutant_verify(const struct rule *rule, const struct draft *d, struct rows *rows,
+                                    const void *options, struct rng *rng, struct verification *out)
 {
+    (void)rule;
     struct walk w = { d, rows, rng, *(const enum flaw *)options, -1 };
     assert(rows->vocab <= LAW_VOCAB);
     verification_clear(out, d->n);

@@ -81,7 +81,7 @@ static double by_block(const struct place *c, int n, int vocab)
 static double by_end_probabilities(const struct rule *r, struct table_draft *g)
 {
     double end[LAW_NODES], sum = 0;
-    r->end_probabilities(&g->draft, &g->p.rows, NULL, end);
+    r->end_probabilities(r, &g->draft, &g->p.rows, NULL, end);
     for (int v = 0; v < g->draft.n; v++)
         sum += end[v] * draft_depth(&g->draft, v);
     return sum;
@@ -138,7 +138,7 @@ static void synthetic_acceptance_follows_from_the_tree_shape(void **state)
         struct table_draft g;
         double end[LAW_NODES], sum = 0;
         instance_draft(&in, &source.rng, 0, &g);
-        r->end_probabilities(&g.draft, &g.p.rows, &(struct acceptance_test){ 0, rate }, end);
+        r->end_probabilities(r, &g.draft, &g.p.rows, &(struct acceptance_test){ 0, rate }, end);
         for (int v = 0; v < g.draft.n; v++)
             sum += end[v] * draft_depth(&g.draft, v);
         worst = worse(worst, fabs(sum - by_shape(&g.draft, rate)));

@@ -76,8 +76,8 @@ static bool propose(struct drafter *d, struct request *r, int n, struct error *e
     return ok;
 }
 
-static void verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                   struct verification *out)
+static void verify(const struct rule *rule, const struct draft *d, struct rows *rows, const void *options,
+                   struct rng *rng, struct verification *out)
 {
     int i = 0;
     while (i < recorder.n && recorder.request[i].rng != rng)
@@ -87,7 +87,8 @@ static void verify(const struct draft *d, struct rows *rows, const void *options
     struct auditing_rng to =
         audit_rng(&recorder.audit, &source, recorder.request[i].text, recorder.request[i].root, CONSUMER_RULE);
     struct sharing shared = sharing_source(&to.rng, FOR_DRAFT);
-    recorder.rule->verify(d, rows, options, recorder.wrong == NOISE_IS_SHARED ? &shared.rng : &to.rng, out);
+    recorder.rule->verify(recorder.rule, d, rows, options, recorder.wrong == NOISE_IS_SHARED ? &shared.rng : &to.rng,
+                          out);
 }
 
 static void done(void *self, const struct speclab_end *e)

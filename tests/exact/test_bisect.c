@@ -224,11 +224,12 @@ static void wrong_races_are_detected(void **state)
 
 // Rejection that samples the residual at the address of the acceptance test: M43 as a rule. The addresses of a rule
 // show it (struct law_result: repeated); a kernel has none.
-static void sharing_verify(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                           struct verification *out)
+static void sharing_verify(const struct rule *rule, const struct draft *d, struct rows *p, const void *options,
+                           struct rng *rng, struct verification *out)
 {
     struct sharing s = sharing_source(rng, FOR_ACCEPT);
-    rule_named("rejection")->verify(d, p, options, &s.rng, out);
+    const struct rule *rejection = rule_named("rejection");
+    rejection->verify(rejection, d, p, options, &s.rng, out);
 }
 
 static void enumeration_does_not_detect_a_shared_address(void **state)

@@ -60,7 +60,7 @@ static void verify(const struct rule *rule, enum proposal how, bool chain, const
                        .q = how == DETERMINISTIC ? NULL : &rows.rows };
     struct rng rng = { .accept = reject_all, .pick = pick_largest, .root = 11 };
     void *options = rule_defaults(rule);
-    rule->verify(&d, &rows.rows, options, &rng, out);
+    rule->verify(rule, &d, &rows.rows, options, &rng, out);
     rule_defaults_free(rule, options);
 }
 
@@ -143,7 +143,7 @@ static void end_probabilities_cover_every_node(void **state)
                     continue;
                 void *options = rule_defaults(rules[i]);
                 assert_non_null(rules[i]->end_probabilities);
-                rules[i]->end_probabilities(&d, &rows.rows, options, end);
+                rules[i]->end_probabilities(rules[i], &d, &rows.rows, options, end);
                 for (int node = 0; node < n; node++)
                     sum += end[node];
                 if (!(fabs(sum - 1) <= 1e-12))

@@ -137,15 +137,15 @@ static void no_verdict_without_drafts_or_with_few_tokens(void **state)
     expect("none", &(struct text_setup){ .rule = rejection }, NO_VERDICT);
 }
 
-static void verify_leniently(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                             struct verification *out)
+static void verify_leniently(const struct rule *rule, const struct draft *d, struct rows *p, const void *options,
+                             struct rng *rng, struct verification *out)
 {
-    rejection_walk(d, p, &(struct acceptance_test){ 1.25, 0 }, rng, out);
+    rejection_walk(rule, d, p, &(struct acceptance_test){ 1.25, 0 }, rng, out);
 }
 
 // Accepts all of a chain, impossible tokens included.
-static void accept_everything(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                              struct verification *out)
+static void accept_everything(const struct rule *rule, const struct draft *d, struct rows *p, const void *options,
+                              struct rng *rng, struct verification *out)
 {
     const int last = d->n - 1;
     verification_clear(out, d->n);
@@ -154,9 +154,10 @@ static void accept_everything(const struct draft *d, struct rows *p, const void 
         rng_pick_row(rng, p->row(p, last), VOCAB, (struct address){ FOR_BONUS, rng->root, last }, out->work));
 }
 
-static void end_probabilities_of_rejection(const struct draft *d, struct rows *p, const void *options, double *end)
+static void end_probabilities_of_rejection(const struct rule *rule, const struct draft *d, struct rows *p,
+                                           const void *options, double *end)
 {
-    rejection_end_probabilities(d, p, &(struct acceptance_test){ 1, 0 }, end);
+    rejection_end_probabilities(rule, d, p, &(struct acceptance_test){ 1, 0 }, end);
 }
 
 static const struct rule too_lenient = { .name = "rejection",

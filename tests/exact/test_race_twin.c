@@ -134,7 +134,8 @@ static void check_case(const struct json *one)
                     .n = root + 1, .token = text, .rng = &source.rng, .draft = &d, .depth = (int)json_count(draft) },
                 &q);
     check_draft(&d, draft);
-    rule_named("match")->verify(&d, &p.rows, NULL, &source.rng, &out);
+    const struct rule *match = rule_named("match");
+    match->verify(match, &d, &p.rows, NULL, &source.rng, &out);
     assert_int_equal(out.n, json_count(expected));
     for (int i = 0; i < out.n; i++) {
         assert_int_equal(out.token[i], integer(expected, i));

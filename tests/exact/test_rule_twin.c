@@ -148,7 +148,7 @@ static void each_case(bool in_long, void (*check)(struct scene *c))
 
 static void verify(struct scene *c, struct rng *rng)
 {
-    c->rule->verify(&c->draft, &c->p.rows, c->options, rng, &c->out);
+    c->rule->verify(c->rule, &c->draft, &c->p.rows, c->options, rng, &c->out);
     assert_true(draft_is_path(&c->draft, c->out.node, c->out.token, c->out.n, c->vocab));
 }
 
@@ -184,7 +184,7 @@ static void check_probabilities(struct scene *c)
         difference[whole(one, 0)][whole(one, 1)] -= number(one, 2);
         ends[whole(one, 0)] += number(one, 2);
     }
-    c->rule->end_probabilities(&c->draft, &c->p.rows, c->options, end);
+    c->rule->end_probabilities(c->rule, &c->draft, &c->p.rows, c->options, end);
     for (int node = 0; node < c->draft.n; node++) {
         near(end[node], ends[node], tolerance(c));
         for (int x = 0; x < c->vocab; x++)

@@ -55,16 +55,16 @@ static void exact_rules_keep_the_targets_distribution(void **state)
 
 // ---- rules that must not pass
 
-static void verify_by_residual_of_one_token(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                                            struct verification *out)
+static void verify_by_residual_of_one_token(const struct rule *rule, const struct draft *d, struct rows *p,
+                                            const void *options, struct rng *rng, struct verification *out)
 {
-    block_mutant.verify(d, p, &(enum flaw){ RESIDUAL_OF_ONE_TOKEN }, rng, out);
+    block_mutant.verify(&block_mutant, d, p, &(enum flaw){ RESIDUAL_OF_ONE_TOKEN }, rng, out);
 }
 
-static void verify_at_the_drafts_address(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                                         struct verification *out)
+static void verify_at_the_drafts_address(const struct rule *rule, const struct draft *d, struct rows *p,
+                                         const void *options, struct rng *rng, struct verification *out)
 {
-    rejection_mutant.verify(d, p, &(enum flaw){ RESIDUAL_AT_THE_DRAFTS_ADDRESS }, rng, out);
+    rejection_mutant.verify(&rejection_mutant, d, p, &(enum flaw){ RESIDUAL_AT_THE_DRAFTS_ADDRESS }, rng, out);
 }
 
 // Copies of registered rules with one wrong function. The first is the wrong formula that shows least.
@@ -119,8 +119,10 @@ static void on_deterministic_drafts_rejection_equals_match(void **state)
         struct table_draft g;
         double a[LAW_NODES], b[LAW_NODES], sum = 0;
         instance_draft(&in, &source.rng, 0, &g);
-        rule_named("rejection")->end_probabilities(&g.draft, &g.p.rows, NULL, a);
-        rule_named("match")->end_probabilities(&g.draft, &g.p.rows, NULL, b);
+        const struct rule *rejection = rule_named("rejection");
+        rejection->end_probabilities(rejection, &g.draft, &g.p.rows, NULL, a);
+        const struct rule *match = rule_named("match");
+        match->end_probabilities(match, &g.draft, &g.p.rows, NULL, b);
         for (int v = 0; v < g.draft.n; v++) {
             assert_true(fabs(a[v] - b[v]) <= ROUNDING);
             sum += a[v];
@@ -180,7 +182,7 @@ static bool draws_its_bonus(const struct rule *rule, const void *options)
         for (int x = 0; x < LONG; x++)
             p.row[0][x] = i % 3 == 0 ? x == i : (float)(work[x] / sum);
         source.rng.root = i;
-        rule->verify(&root, &p.rows, options, &source.rng, &v);
+        rule->verify(rule, &root, &p.rows, options, &source.rng, &v);
         assert_int_equal(v.n, 1);
         assert_int_equal(v.node[0], 0);
         const int expected = rng_pick_row(&source.rng, p.row[0], LONG, (struct address){ FOR_BONUS, i, 0 }, work);
@@ -228,11 +230,11 @@ static void compare_long(const struct rule *rule, const void *options, struct ta
     d.token = token;
     d.q = g->draft.q != NULL ? &q.rows : NULL;
     if (rule->end_probabilities != NULL) {
-        rule->end_probabilities(&g->draft, &g->p.rows, options, of_few);
-        rule->end_probabilities(&d, &p.rows, options, of_many);
+        rule->end_probabilities(rule, &g->draft, &g->p.rows, options, of_few);
+        rule->end_probabilities(rule, &d, &p.rows, options, of_many);
     }
-    rule->verify(&g->draft, &g->p.rows, options, &source.rng, &few);
-    rule->verify(&d, &p.rows, options, &source.rng, &many);
+    rule->verify(rule, &g->draft, &g->p.rows, options, &source.rng, &few);
+    rule->verify(rule, &d, &p.rows, options, &source.rng, &many);
     const bool by_picks = rule->drafter_invariant; // the result of a race depends on token ids
     for (int node = 0; node < d.n; node++) {
         near_or_both_none(of_few[node], of_many[node], rule->name);
@@ -296,7 +298,7 @@ static void only_rows_on_the_path_are_read(void **state)
             if (strcmp(rules[i]->name, "rejection") != 0 && strcmp(rules[i]->name, "match") != 0)
                 continue;
             g.p.requested = 0;
-            rules[i]->verify(&g.draft, &g.p.rows, NULL, &source.rng, &out);
+            rules[i]->verify(rules[i], &g.draft, &g.p.rows, NULL, &source.rng, &out);
             assert_int_equal(g.p.requested, out.n);
         }
         verification_destroy(&out);
@@ -319,7 +321,8 @@ static void distinct_siblings_lose_the_rejected_token(void **state)
     for (int x = 0; x < 3; x++)
         draft_add(&g.draft, 0, x, SAMPLED_WITHOUT_REPLACEMENT);
     memset(g.prefix, 0, sizeof(g.prefix)); // every node has the root's row
-    rule_named("rejection")->verify(&g.draft, &g.p.rows, NULL, &source.rng, &out);
+    const struct rule *rejection = rule_named("rejection");
+    rejection->verify(rejection, &g.draft, &g.p.rows, NULL, &source.rng, &out);
     assert_true(out.trial_p[1] == 0 && out.trial_q[1] == 0.5);
     assert_true(out.trial_p[2] == 0 && out.trial_q[2] == 0.5);
     assert_true(out.trial_p[3] == 1 && out.trial_q[3] == 1);
@@ -339,7 +342,7 @@ static void a_root_only_draft_is_plain_decoding(void **state)
     instance_draft(&in, &source.rng, 0, &g);
     for (int i = 0; rules[i]; i++) {
         void *options = rule_defaults(rules[i]);
-        rules[i]->verify(&g.draft, &g.p.rows, options, &source.rng, &out);
+        rules[i]->verify(rules[i], &g.draft, &g.p.rows, options, &source.rng, &out);
         assert_int_equal(out.n, 1);
         assert_int_equal(out.node[0], 0);
         assert_int_equal(out.token[0], 2);
@@ -385,7 +388,7 @@ static void decode(const struct rule *rule, int nodes, uint64_t draft_seed, int3
             double u = philox_uniform(draft_seed, 0, (struct address){ FOR_DRAFT, n, k }, 0);
             draft_add(&d, (int)(u * 1e6) % k, (int)(u * 1e9) % VOCAB, DETERMINISTIC);
         }
-        rule->verify(&d, &rows.rows, NULL, &source.rng, &out);
+        rule->verify(rule, &d, &rows.rows, NULL, &source.rng, &out);
         for (int i = 0; i < out.n && n < TEXT; i++)
             text[n++] = out.token[i];
     }

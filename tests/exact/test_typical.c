@@ -54,8 +54,8 @@ static int end_node(struct scene *s)
     void *options = xcalloc(1, typical->options_size);
     struct philox source = philox_source(3, 0);
     assert_true(options_read(NULL, "typical", typical->options, options, NULL)); // epsilon 0.09, delta 0.3
-    typical->verify(&s->draft, &s->p.rows, options, &source.rng, &s->out);
-    typical->end_probabilities(&s->draft, &s->p.rows, options, s->end);
+    typical->verify(typical, &s->draft, &s->p.rows, options, &source.rng, &s->out);
+    typical->end_probabilities(typical, &s->draft, &s->p.rows, options, s->end);
     const int last = s->out.node[s->out.n - 1];
     for (int node = 0; node < s->draft.n; node++)
         assert_true(s->end[node] == (node == last));

@@ -178,7 +178,7 @@ void text_writer_write(struct text_writer *w, int64_t sequence, struct observed 
         rng->root = n - 1;
         d.q = &q.rows;
         build_draft(&d, text_setup->shape, text_setup->from != NULL ? text_setup->from : drafter_row, rng);
-        text_setup->rule->verify(&d, &p.rows, w->options, rng, &out);
+        text_setup->rule->verify(text_setup->rule, &d, &p.rows, w->options, rng, &out);
         observer_verified(w->observer, &(struct verified){ &r, &p.rows, &out });
         memcpy(text + n, out.token, (size_t)out.n * sizeof(*text));
         n += out.n;

@@ -24,7 +24,7 @@ static void decide(struct recorded_rows *r, struct draft *d)
     d->q = &r->q.rows;
     for (int i = 0; rules[i] != NULL && i < 2; i++) { // rejection, match: they take every draft
         recorded_rows_point(r, node, 1, 2, 3);
-        rules[i]->verify(d, &r->p.rows, NULL, &r->source.philox.rng, &v);
+        rules[i]->verify(rules[i], d, &r->p.rows, NULL, &r->source.philox.rng, &v);
         insist(draft_is_path(d, v.node, v.token, v.n, r->vocab));
     }
     verification_destroy(&v);

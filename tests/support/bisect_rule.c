@@ -91,7 +91,7 @@ static void rule_box_verify(struct black_box *self, const struct draft *d, struc
     struct rule_box *b = (struct rule_box *)self;
     struct given_rng s = { { given_accept, given_pick, BISECT_ROOT, NULL }, self, d, u, p->vocab };
     self->n_reads = b->reports_reads ? 0 : -1;
-    b->rule->verify(d, p, b->options, &s.rng, out);
+    b->rule->verify(b->rule, d, p, b->options, &s.rng, out);
 }
 
 struct rule_box bisect_rule(const struct rule *rule, const void *options)

@@ -183,8 +183,8 @@ static void keep_scored(void *self, const struct request *r, struct tensor logit
 }
 
 // A rule that accepts the last child of every node, then token 7, so that nodes all over the draft are kept.
-static void accept_last_child(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                              struct verification *out)
+static void accept_last_child(const struct rule *rule, const struct draft *d, struct rows *p, const void *options,
+                              struct rng *rng, struct verification *out)
 {
     out->n = 0;
     for (int node = 0; node >= 0;) {

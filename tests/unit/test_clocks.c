@@ -61,11 +61,12 @@ static bool slow_advance(struct drafter *d, const struct advance *a, int n, stru
     return true;
 }
 
-static void slow_verify(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                        struct verification *out)
+static void slow_verify(const struct rule *rule, const struct draft *d, struct rows *p, const void *options,
+                        struct rng *rng, struct verification *out)
 {
     now += DECIDING;
-    rule_named("match")->verify(d, p, options, rng, out);
+    const struct rule *match = rule_named("match");
+    match->verify(match, d, p, options, rng, out);
 }
 
 static int slow_stops(void *self, const int32_t *token, int n, int fresh)

@@ -33,8 +33,8 @@ static int below(int n)
 }
 
 // A rule for this test: acceptance and the next token are random, from the test's own source.
-static void accept_at_random(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                             struct verification *out)
+static void accept_at_random(const struct rule *rule, const struct draft *d, struct rows *p, const void *options,
+                             struct rng *rng, struct verification *out)
 {
     out->n = 0;
     for (int node = 0;;) {

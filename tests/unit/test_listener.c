@@ -76,11 +76,12 @@ static bool log_advance(struct drafter *d, const struct advance *a, int n, struc
     return true;
 }
 
-static void log_verify(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                       struct verification *out)
+static void log_verify(const struct rule *rule, const struct draft *d, struct rows *p, const void *options,
+                       struct rng *rng, struct verification *out)
 {
     log_call('j', DECIDING);
-    rule_named("match")->verify(d, p, options, rng, out);
+    const struct rule *match = rule_named("match");
+    match->verify(match, d, p, options, rng, out);
     out->empty = EMPTY;
 }
 

@@ -173,7 +173,7 @@ static double distance_of(const struct tree_options *o, const char *rule_name, i
         struct request r = request(&b, &out.rng, capacity, depth);
         build_draft(&g, &r, &w);
         assert_true(b.draft.n <= capacity && draft_max_depth(&b.draft) <= depth);
-        rule->verify(&b.draft, &w.p, NULL, &out.rng, &j);
+        rule->verify(rule, &b.draft, &w.p, NULL, &out.rng, &j);
         int text = 0;
         for (int i = 0; i < j.n; i++)
             text = text * VOCAB + 1 + j.token[i];

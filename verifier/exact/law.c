@@ -83,7 +83,7 @@ static void compare_outcome(struct comparison *w, struct law_result *f, struct t
         return;
     if (!same_draft(g, &w->seen)) {
         close_draft(w, f); // outcomes of one draft are consecutive
-        w->rule->end_probabilities(&g->draft, &g->p.rows, w->options, w->end);
+        w->rule->end_probabilities(w->rule, &g->draft, &g->p.rows, w->options, w->end);
         w->seen = *g;
     }
     const int last = out->node[out->n - 1];
@@ -119,7 +119,7 @@ struct law_result law_examine(const struct instance *in, const struct rule *rule
     o.rng.root = 7;
     while (outcomes_next(&o)) {
         instance_draft(in, &o.rng, 0, &g);
-        rule->verify(&g.draft, &g.p.rows, options, &o.rng, &out);
+        rule->verify(rule, &g.draft, &g.p.rows, options, &o.rng, &out);
         f.failed = out.failed;
         f.sound = out.failed == NULL && draft_is_path(&g.draft, out.node, out.token, out.n, in->vocab);
         if (!f.sound)

@@ -15,11 +15,11 @@
 
 static const double lenience = 1.1, deterministic_q = 0.75;
 
-static void verify_leniently(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                             struct verification *out)
+static void verify_leniently(const struct rule *rule, const struct draft *d, struct rows *rows, const void *options,
+                             struct rng *rng, struct verification *out)
 {
     (void)options;
-    rejection_walk(d, rows, &(struct acceptance_test){ lenience, 0 }, rng, out);
+    rejection_walk(rule, d, rows, &(struct acceptance_test){ lenience, 0 }, rng, out);
 }
 
 // Replaces q by q^(3/4), normalised: q at temperature 4/3.
@@ -74,16 +74,18 @@ static void walk(const struct draft *d, struct rows *rows, bool wrong, bool resa
     verification_add(out, node, rng->pick(rng, p, vocab, (struct address){ FOR_RESIDUAL, rng->root, node }));
 }
 
-static void verify_and_resample(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                                struct verification *out)
+static void verify_and_resample(const struct rule *rule, const struct draft *d, struct rows *rows, const void *options,
+                                struct rng *rng, struct verification *out)
 {
+    (void)rule;
     (void)options;
     walk(d, rows, false, true, rng, out);
 }
 
-static void verify_by_wrong_q(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                              struct verification *out)
+static void verify_by_wrong_q(const struct rule *rule, const struct draft *d, struct rows *rows, const void *options,
+                              struct rng *rng, struct verification *out)
 {
+    (void)rule;
     (void)options;
     walk(d, rows, true, false, rng, out);
 }
@@ -297,7 +299,7 @@ static void add_acceptance(struct observer *o, struct observed_text *t, const st
     t->seen.max_depth = fmax(t->seen.max_depth, draft_max_depth(d));
     if (o->s.rule->end_probabilities == NULL)
         return;
-    o->s.rule->end_probabilities(d, step->p, o->s.rule_options, o->end);
+    o->s.rule->end_probabilities(o->s.rule, d, step->p, o->s.rule_options, o->end);
     for (int v = 0; v < d->n; v++) {
         const double depth = draft_depth(d, v);
         mean += o->end[v] * depth;
@@ -316,7 +318,7 @@ static void verify_again(struct observer *o, struct observed_text *t, int stream
     // The root differs from the run's: these tokens do not advance the text, and `match` would draw for the same places
     // in the next step.
     source.rng.root = (int32_t)t->seen.steps * MAX_NODES;
-    rule->verify(step->request->draft, step->p, again ? o->s.rule_options : NULL, &source.rng, &o->verification);
+    rule->verify(rule, step->request->draft, step->p, again ? o->s.rule_options : NULL, &source.rng, &o->verification);
     add_tokens(o, t, stream, step, &o->verification);
 }
 

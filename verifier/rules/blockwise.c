@@ -71,17 +71,20 @@ static int end_node(const struct draft *d, struct rows *rows, const struct block
     return node;
 }
 
-static void blockwise_verify(const struct draft *d, struct rows *rows, const void *o, struct rng *rng,
-                             struct verification *out)
+static void blockwise_verify(const struct rule *rule, const struct draft *d, struct rows *rows, const void *o,
+                             struct rng *rng, struct verification *out)
 {
+    (void)rule;
     (void)rng;
     verification_clear(out, d->n);
     const int last = end_node(d, rows, o, out);
     verification_path(out, d, last, dist_row_argmax(rows->row(rows, last), rows->vocab));
 }
 
-static void blockwise_end_probabilities(const struct draft *d, struct rows *rows, const void *o, double *end)
+static void blockwise_end_probabilities(const struct rule *rule, const struct draft *d, struct rows *rows,
+                                        const void *o, double *end)
 {
+    (void)rule;
     for (int node = 0; node < d->n; node++)
         end[node] = 0;
     end[end_node(d, rows, o, NULL)] = 1;

@@ -25,9 +25,10 @@ static double trial_probability(const struct draft *d, int node, int c, const fl
     return match_probability((double)row[d->token[c]], repeats, left);
 }
 
-static void match_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                         struct verification *out)
+static void match_verify(const struct rule *rule, const struct draft *d, struct rows *rows, const void *options,
+                         struct rng *rng, struct verification *out)
 {
+    (void)rule;
     (void)options;
     int vocab = rows->vocab, depth = 0;
 
@@ -50,8 +51,10 @@ static void match_verify(const struct draft *d, struct rows *rows, const void *o
 }
 
 // end[node] holds the probability of reaching node until node itself is processed, as in rejection.c.
-static void match_end_probabilities(const struct draft *d, struct rows *rows, const void *options, double *end)
+static void match_end_probabilities(const struct rule *rule, const struct draft *d, struct rows *rows,
+                                    const void *options, double *end)
 {
+    (void)rule;
     (void)options;
     end[0] = 1;
     for (int node = 1; node < d->n; node++)

@@ -195,9 +195,10 @@ static double end_probability(struct chain *c, int i, int *empty)
     return b == 1 ? 1 : 0;
 }
 
-static void multipath_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                             struct verification *out)
+static void multipath_verify(const struct rule *rule, const struct draft *d, struct rows *rows, const void *options,
+                             struct rng *rng, struct verification *out)
 {
+    (void)rule;
     (void)options;
     struct chain c;
     verification_clear(out, d->n);
@@ -213,8 +214,10 @@ static void multipath_verify(const struct draft *d, struct rows *rows, const voi
                                    : rng->pick(rng, c.p + (size_t)i * (size_t)c.vocab, c.vocab, at));
 }
 
-static void multipath_end_probabilities(const struct draft *d, struct rows *rows, const void *options, double *end)
+static void multipath_end_probabilities(const struct rule *rule, const struct draft *d, struct rows *rows,
+                                        const void *options, double *end)
 {
+    (void)rule;
     (void)options;
     struct chain c;
     int ignored = 0;

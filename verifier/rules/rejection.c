@@ -95,9 +95,10 @@ static int accepted_child(const struct draft *d, int node, struct remainder *l, 
     return -1;
 }
 
-void rejection_walk(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                    struct verification *out)
+void rejection_walk(const struct rule *rule, const struct draft *d, struct rows *rows, const void *options,
+                    struct rng *rng, struct verification *out)
 {
+    (void)rule;
     int vocab = rows->vocab, node = 0;
     double *p = out->work, *q = p + vocab; // (vocab) each
     struct remainder l;
@@ -120,8 +121,10 @@ void rejection_walk(const struct draft *d, struct rows *rows, const void *option
 
 // Computes the walk over probabilities. end[node] first holds the probability of reaching node and passes each child
 // its share when the child is tried. Parents precede their children, so one pass is enough.
-void rejection_end_probabilities(const struct draft *d, struct rows *rows, const void *options, double *end)
+void rejection_end_probabilities(const struct rule *rule, const struct draft *d, struct rows *rows, const void *options,
+                                 double *end)
 {
+    (void)rule;
     const struct acceptance_test *t = options;
     int vocab = rows->vocab;
     double *p = xcalloc(2 * (size_t)vocab, sizeof(*p)), *q = p + vocab;
@@ -155,17 +158,18 @@ void rejection_parameters(const void *options, double parameter[RULE_PARAMETERS]
 
 static const struct acceptance_test lossless = { 1, 0 };
 
-static void rejection_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                             struct verification *out)
+static void rejection_verify(const struct rule *rule, const struct draft *d, struct rows *rows, const void *options,
+                             struct rng *rng, struct verification *out)
 {
     (void)options;
-    rejection_walk(d, rows, &lossless, rng, out);
+    rejection_walk(rule, d, rows, &lossless, rng, out);
 }
 
-static void end_probabilities(const struct draft *d, struct rows *rows, const void *options, double *end)
+static void end_probabilities(const struct rule *rule, const struct draft *d, struct rows *rows, const void *options,
+                              double *end)
 {
     (void)options;
-    rejection_end_probabilities(d, rows, &lossless, end);
+    rejection_end_probabilities(rule, d, rows, &lossless, end);
 }
 
 static void device_parameters(const void *options, double parameter[RULE_PARAMETERS])

@@ -9,7 +9,8 @@ struct acceptance_test {
 
 // The functions of such a rule (rule.h). Its options are a struct acceptance_test. The device's body is
 // kernels/cuda/rejection.cu.
-void rejection_walk(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                    struct verification *out);
-void rejection_end_probabilities(const struct draft *d, struct rows *p, const void *options, double *end);
+void rejection_walk(const struct rule *rule, const struct draft *d, struct rows *p, const void *options,
+                    struct rng *rng, struct verification *out);
+void rejection_end_probabilities(const struct rule *rule, const struct draft *d, struct rows *p, const void *options,
+                                 double *end);
 void rejection_parameters(const void *options, double parameter[RULE_PARAMETERS]); // lenience, rate

@@ -69,14 +69,15 @@ struct rule {
     const struct option *options; // NULL: none
     size_t options_size;          // size of the struct that `options` points into
 
-    // Verifies draft d against the target's rows p and writes the decision to out.
-    void (*verify)(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
+    // Verifies draft d against the target's rows p and writes the decision to out. rule: the struct itself.
+    void (*verify)(const struct rule *rule, const struct draft *d, struct rows *p, const void *options, struct rng *rng,
                    struct verification *out);
 
     // Computes the probability, given the draft, that the accepted path ends at each node: end (nodes), which sums to
     // 1. It yields E[accepted], its variance and an exact test of the rule. It reads every row of p, so it is called on
     // request only. May be NULL.
-    void (*end_probabilities)(const struct draft *d, struct rows *p, const void *options, double *end);
+    void (*end_probabilities)(const struct rule *rule, const struct draft *d, struct rows *p, const void *options,
+                              double *end);
 
     // The name of the body by which a device verifies, with the same results bit for bit
     // (kernels/device_step/device_step.h: rule_body), and the function that gives its parameters under these options.
@@ -84,6 +85,7 @@ struct rule {
     const char *device_body;
     void (*device_parameters)(const void *options, double parameter[RULE_PARAMETERS]);
     struct hash source; // set by speclab_register_rule: the hash of the plugin's file; { 0 }: a rule of the tree
+    const void *self;   // a pointer for the rule's own use (engine/foreign_rules.c)
 };
 
 extern const struct rule *rules[]; // ends with NULL: verifier/rules/registry.c. The first is the default

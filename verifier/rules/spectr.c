@@ -93,9 +93,10 @@ static double acceptance_probability(const struct node *n, const double *p, cons
     return n->rho * q[x] > 0 ? fmin(1, p[x] / (n->rho * q[x])) : 0;
 }
 
-static void spectr_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                          struct verification *out)
+static void spectr_verify(const struct rule *rule, const struct draft *d, struct rows *rows, const void *options,
+                          struct rng *rng, struct verification *out)
 {
+    (void)rule;
     (void)options;
     const int vocab = rows->vocab;
     double *p = out->work, *q = p + vocab; // (vocab) each
@@ -124,8 +125,10 @@ static void spectr_verify(const struct draft *d, struct rows *rows, const void *
     verification_path(out, d, node, rng_pick_row(rng, rows->row(rows, node), vocab, at, p));
 }
 
-static void spectr_end_probabilities(const struct draft *d, struct rows *rows, const void *options, double *end)
+static void spectr_end_probabilities(const struct rule *rule, const struct draft *d, struct rows *rows,
+                                     const void *options, double *end)
 {
+    (void)rule;
     (void)options;
     double *p = xcalloc(2 * (size_t)rows->vocab, sizeof(*p)), *q = p + rows->vocab;
     end[0] = 1;

@@ -98,9 +98,10 @@ static int visit(const struct visit *v, int node, double a, double *p)
     return node;
 }
 
-static void traversal_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                             struct verification *out)
+static void traversal_verify(const struct rule *rule, const struct draft *d, struct rows *rows, const void *options,
+                             struct rng *rng, struct verification *out)
 {
+    (void)rule;
     (void)options;
     const struct visit v = { d, rows, rng, out, NULL, out->work, out->work + rows->vocab };
     verification_clear(out, d->n);
@@ -125,8 +126,10 @@ static double visit_probabilities(const struct visit *v, int node, double a, dou
     return reach - v->end[node];
 }
 
-static void traversal_end_probabilities(const struct draft *d, struct rows *rows, const void *options, double *end)
+static void traversal_end_probabilities(const struct rule *rule, const struct draft *d, struct rows *rows,
+                                        const void *options, double *end)
 {
+    (void)rule;
     (void)options;
     double *work = xcalloc((size_t)(draft_max_depth(d) + 2) * (size_t)rows->vocab, sizeof(*work));
     const struct visit v = { .draft = d, .rows = rows, .end = end, .q = work, .p = work + rows->vocab };

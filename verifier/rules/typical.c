@@ -66,9 +66,10 @@ static int end_node(const struct draft *d, struct rows *rows, const struct typic
     return best;
 }
 
-static void typical_verify(const struct draft *d, struct rows *rows, const void *o, struct rng *rng,
-                           struct verification *out)
+static void typical_verify(const struct rule *rule, const struct draft *d, struct rows *rows, const void *o,
+                           struct rng *rng, struct verification *out)
 {
+    (void)rule;
     verification_clear(out, d->n);
     const int last = end_node(d, rows, o, out->work, out);
     const bool leaf = draft_next_child(d, last, last) < 0;
@@ -76,8 +77,10 @@ static void typical_verify(const struct draft *d, struct rows *rows, const void 
     verification_path(out, d, last, rng_pick_row(rng, rows->row(rows, last), rows->vocab, at, out->work));
 }
 
-static void typical_end_probabilities(const struct draft *d, struct rows *rows, const void *o, double *end)
+static void typical_end_probabilities(const struct rule *rule, const struct draft *d, struct rows *rows, const void *o,
+                                      double *end)
 {
+    (void)rule;
     double *p = xcalloc((size_t)rows->vocab, sizeof(*p));
     for (int node = 0; node < d->n; node++)
         end[node] = 0;

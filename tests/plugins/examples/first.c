@@ -29,9 +29,10 @@ static bool reject(const struct draft *d, int node, int c, double *p, double *q,
     return dist_residual(p, q, vocab) > 0;
 }
 
-static void first_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                         struct verification *out)
+static void first_verify(const struct rule *rule, const struct draft *d, struct rows *rows, const void *options,
+                         struct rng *rng, struct verification *out)
 {
+    (void)rule;
     const int vocab = rows->vocab;
     double *p = out->work, *q = p + vocab; // (vocab) each
     int node = 0;
@@ -55,8 +56,10 @@ static void first_verify(const struct draft *d, struct rows *rows, const void *o
     verification_add(out, node, rng->pick(rng, p, vocab, at));
 }
 
-static void first_end_probabilities(const struct draft *d, struct rows *rows, const void *options, double *end)
+static void first_end_probabilities(const struct rule *rule, const struct draft *d, struct rows *rows,
+                                    const void *options, double *end)
 {
+    (void)rule;
     const int vocab = rows->vocab;
     double *p = xcalloc(2 * (size_t)vocab, sizeof(*p)), *q = p + vocab, reached = 1;
     for (int i = 0; i < d->n; i++)

@@ -5,9 +5,10 @@
 #include "sampling/dist.h"
 #include "sampling/rng.h"
 
-static void refuse_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                          struct verification *out)
+static void refuse_verify(const struct rule *rule, const struct draft *d, struct rows *rows, const void *options,
+                          struct rng *rng, struct verification *out)
 {
+    (void)rule;
     (void)options;
     double *p = out->work; // (vocab)
     verification_clear(out, d->n);
