@@ -5,17 +5,17 @@
 //
 //  - Every draft token declares truthfully how it was picked (enum proposal, core/draft.h), and sampled tokens are
 //    drawn from the row of q that the draft reports. The lossless rules rely on it (docs/exactness.md).
-//  - A draft depends on the text so far, on the end of the prompt if the drafter declares it (uses_prompt_length) or
-//    the sampling counts generated tokens, on earlier passes or texts if it declares it (remembers), and on nothing
-//    else: not on draft tokens that were rejected, nor on how the text was divided into advances. A violation costs
-//    acceptance only and shows in no output, so tests/unit/test_drafters.c checks every registered drafter.
+//  - A draft depends on its request: the text so far and the length of its prompt. It depends on earlier passes or
+//    texts if the drafter declares it (remembers), and on nothing else: not on draft tokens that were rejected, nor on
+//    how the text was divided into advances. A violation costs acceptance only and shows in no output, so
+//    tests/unit/test_drafters.c checks every registered drafter.
 //
 // Calls, for each slot:
 //
 //     create -> { advance (prompt)* -> { propose -> advance }* -> forget }* -> destroy
 //
-// The prompt is the first r->prompt tokens, the text at the first propose. It is reported in one or several advances
-// with `node` NULL; a prompt of one token has none. In a conversation of several turns the prompt of a turn contains
+// The prompt is the first r->prompt tokens of a text. It is reported in one or several advances with `node` NULL; a
+// prompt of one token has none. In a conversation of several turns the prompt of a turn contains
 // all earlier turns, and a slot begins empty.
 //
 // A new drafter is one file with a struct drafter_type (ngram.c is a complete one) and one name in
@@ -124,8 +124,6 @@ struct drafter_type {
     // `kinds`; 0: chains of deterministic tokens.
     unsigned (*makes)(const void *options);
     unsigned kinds;
-    // Drafts depend on the end of the prompt as well as on the text: a lookup in the prompt alone is an example.
-    bool uses_prompt_length;
     enum draft_memory (*remembers)(const void *options); // the memory with these options; NULL: that of its parts,
                                                          // otherwise `memory`
     enum draft_memory memory;

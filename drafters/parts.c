@@ -44,9 +44,7 @@ static bool find_type(const struct part_form *f, const struct settings *s, const
         free(said);
         return false;
     }
-    return !(*type)->uses_prompt_length ||
-           settings_fail(err, kind, "%s: drafter %s needs the length of the prompt, which it does not see here",
-                         f->what, name);
+    return true;
 }
 
 // Returns a part's own options: the mapping without at_least.

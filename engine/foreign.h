@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FOREIGN_VERSION = 1 };
+enum { FOREIGN_VERSION = 2 };
 
 struct foreign_report { // the report of the last call
     int64_t own_ns;     // the plugin's own time, without the way to it and back
@@ -39,9 +39,9 @@ struct foreign_setting {       // what a drafter is created for
     int32_t slots, length;     // sequences at a time; maximum length of one
 };
 
-struct foreign_request { // core/draft.h: struct request
-    int32_t slot, n;
-    const int32_t *token; // (n)
+struct foreign_request {     // core/draft.h: struct request
+    int32_t slot, n, prompt; // prompt: the first of the n tokens
+    const int32_t *token;    // (n)
     int32_t depth;
     void *draft; // argument of speclab_foreign_add
 };
@@ -68,7 +68,6 @@ struct foreign_drafter { // it and all that it points to stay for the rest of th
     const int32_t *layer;                // (layers) as in struct taps
     uint32_t kinds;                      // enum takes, of `propose`; with `rows` the options of trees say it
     int32_t memory;                      // enum draft_memory
-    int32_t uses_prompt_length;
     struct foreign_report *report;
     // Returns a number above 0 that the other functions get, and in *nodes the maximum nodes of a draft, the root
     // included (not with `rows`).

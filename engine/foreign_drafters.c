@@ -296,7 +296,8 @@ static bool foreign_propose(struct drafter *d, struct request *r, int n, struct 
     const int64_t began = begin_call(f);
     for (int i = 0; i < n; i++) {
         f->state[i] = (struct foreign_request_state){ f, &r[i] };
-        f->request[i] = (struct foreign_request){ r[i].slot, r[i].n, r[i].token, r[i].depth, &f->state[i] };
+        f->request[i] =
+            (struct foreign_request){ r[i].slot, r[i].n, r[i].prompt, r[i].token, r[i].depth, &f->state[i] };
         f->slot[r[i].slot].has_row[0] = false;
     }
     return called(f, f->of->propose(f->handle, f->request, n), began, "propose", err);
@@ -405,7 +406,6 @@ int32_t speclab_register_foreign_drafter(const struct foreign_drafter *of)
         .forget = of->forget != NULL ? foreign_forget : NULL,
         .destroy = foreign_destroy,
         .kinds = of->rows != NULL ? 0 : of->kinds,
-        .uses_prompt_length = of->uses_prompt_length != 0,
         .memory = (enum draft_memory)of->memory,
         .self = type,
     };

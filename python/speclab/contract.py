@@ -16,7 +16,8 @@ import numpy as np
 from speclab import plugins
 from speclab.plugins import Wrong
 
-PROMPT, TRIALS, TEXTS = 24, 1000, 12  # tokens of a text; drafts for the statistical tests; texts for the comparisons
+LENGTH, PROMPT = 24, 12  # tokens of a text; those of them that are its prompt, whatever the advances were
+TRIALS, TEXTS = 1000, 12  # drafts for the statistical tests; texts for the comparisons
 ALPHA = 1e-6  # level of all statistical tests together
 
 
@@ -41,7 +42,7 @@ class Request(plugins.Request):
     __slots__ = ("_tokens",)
 
     def __init__(self, slot: int, depth: int, tokens: np.ndarray):
-        self.slot, self.depth, self._tokens = slot, depth, tokens
+        self.slot, self.prompt, self.depth, self._tokens = slot, PROMPT, depth, tokens
 
     @property
     def tokens(self) -> np.ndarray:
@@ -163,7 +164,7 @@ def texts(setting: Setting, count: int) -> Iterator[np.ndarray]:
     random = np.random.default_rng(7)
     for _ in range(count):
         few = random.choice(setting.used_vocab, 6, replace=setting.used_vocab < 6)
-        yield random.choice(few, PROMPT).astype(np.int32)
+        yield random.choice(few, LENGTH).astype(np.int32)
 
 
 # ---- sampled tokens against the reported q
@@ -254,8 +255,8 @@ def _beside_another(d: Driven, text: np.ndarray, before: np.ndarray) -> None:
 
 
 def _after_rejections(d: Driven, text: np.ndarray, before: np.ndarray) -> None:
-    d.prompt(0, text[: PROMPT // 2])
-    for i in range(PROMPT // 2, len(text)):
+    d.prompt(0, text[:PROMPT])
+    for i in range(PROMPT, len(text)):
         d.propose(0, text[:i])
         d.advance(0, text[: i + 1], 1, np.zeros(1, np.int32))
 

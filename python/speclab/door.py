@@ -23,7 +23,7 @@ import numpy as np
 from speclab import files, plugins
 from speclab.command import Fault
 
-VERSION, WHY = 1, 1000
+VERSION, WHY = 2, 1000
 _now = time.perf_counter_ns
 
 
@@ -45,7 +45,7 @@ class Setting(c.Structure):
 
 
 class Request(c.Structure):
-    _fields_ = [("slot", c.c_int32), ("n", c.c_int32), ("token", c.c_void_p), ("depth", c.c_int32), ("draft", c.c_void_p)]
+    _fields_ = [("slot", c.c_int32), ("n", c.c_int32), ("prompt", c.c_int32), ("token", c.c_void_p), ("depth", c.c_int32), ("draft", c.c_void_p)]
 
 
 class Path_(c.Structure):
@@ -75,7 +75,7 @@ _LOAD = c.CFUNCTYPE(c.c_bool, c.c_char_p, c.POINTER(c.c_char), c.c_size_t)
 class ForeignDrafter(c.Structure):
     _fields_ = [("version", c.c_int32), ("options", c.c_int32), ("layers", c.c_int32), ("name", c.c_char_p), ("summary", c.c_char_p),
                 ("option", c.POINTER(Option)), ("layer", c.POINTER(c.c_int32)), ("kinds", c.c_uint32), ("memory", c.c_int32),
-                ("uses_prompt_length", c.c_int32), ("report", c.POINTER(Report)), ("create", _CREATE), ("propose", _PROPOSE),
+                ("report", c.POINTER(Report)), ("create", _CREATE), ("propose", _PROPOSE),
                 ("rows", _ROWS), ("advance", _ADVANCE), ("forget", _FORGET), ("destroy", _DESTROY)]  # fmt: skip
 
 
@@ -200,7 +200,7 @@ class _Request(plugins.Request):
     __slots__ = ("_of",)
 
     def __init__(self, of: Request):
-        self._of, self.slot, self.depth = of, of.slot, of.depth
+        self._of, self.slot, self.prompt, self.depth = of, of.slot, of.prompt, of.depth
 
     @property
     def tokens(self) -> np.ndarray:
@@ -254,7 +254,7 @@ class DrafterEntry(Entry):
         self.struct = ForeignDrafter(
             version=VERSION, options=len(self.read), layers=len(layers), name=plugins.name(kind).encode(), summary=plugins.summary(kind).encode(),
             option=table, layer=layer, kinds=plugins.kinds(kind.makes, kind), memory=plugins.MEMORY[kind.remembers],
-            uses_prompt_length=int(kind.uses_prompt_length), report=c.pointer(self.report), create=self.guarded(_CREATE, self.create),
+            report=c.pointer(self.report), create=self.guarded(_CREATE, self.create),
             destroy=self.guarded(_DESTROY, self.destroy))  # fmt: skip
         if drafts == "propose":
             self.struct.propose = self.guarded(_PROPOSE, self.propose)

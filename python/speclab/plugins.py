@@ -37,9 +37,10 @@ class Wrong(Exception):
 
 
 class Request:
-    """A text to continue. `slot` numbers the texts decoded together. Tokens deeper than `depth` are useless."""
+    """A text to continue, whose first `prompt` tokens are its prompt. `slot` numbers the texts decoded together. Tokens
+    deeper than `depth` are useless."""
 
-    __slots__ = ("slot", "depth")
+    __slots__ = ("slot", "prompt", "depth")
 
     @property
     def tokens(self) -> np.ndarray:
@@ -91,7 +92,6 @@ class Drafter:
     layers: ClassVar[Sequence[int]] = ()  # hidden states that `advance` gets: the stream entering a layer, or FINAL
     makes: ClassVar[Sequence[str]] = ("deterministic",)  # kinds of KINDS that `propose` makes
     remembers: ClassVar[str] = "text"  # what drafts depend on besides: "passes" over the same text, "others"
-    uses_prompt_length: ClassVar[bool] = False  # drafts depend on where the prompt ends, too
     tokens = 16
 
     vocab: ClassVar[int]

@@ -118,6 +118,20 @@ class Advances(speclab.Drafter):
     def propose(self, request, draft):
         draft.add(self.n % self.used_vocab)
 
+class Looks(speclab.Drafter):
+    "the token before the prompt's end"
+    def propose(self, request, draft):
+        draft.add(int(request.tokens[request.prompt - 1]))
+
+class First(speclab.Drafter):
+    "the end of the text that it drafted for first"
+    def __init__(self):
+        self.ends = {}
+    def forget(self, slot):
+        self.ends.pop(slot, None)
+    def propose(self, request, draft):
+        draft.add(int(request.tokens[self.ends.setdefault(request.slot, len(request.tokens)) - 1]))
+
 class Says(Counts):
     remembers = "passes"
 
@@ -172,13 +186,14 @@ def test_p_values_of_truthful_drafters_are_not_small(kinds):
 
 
 @pytest.mark.parametrize("name, history", [("Counts", "its drafts before were rejected"), ("Keeps", "another text was in its slot before"),
-                                           ("Mixes", "another text"), ("Advances", "the prompt comes in parts")])  # fmt: skip
+                                           ("Mixes", "another text"), ("Advances", "the prompt comes in parts"),
+                                           ("First", "its drafts before were rejected")])  # fmt: skip
 def test_a_draft_that_depends_on_more_than_the_text_shows(name, history, kinds):
     d = contract.depends_on_more(made(kinds, name))
     assert d is not None and (history in d.history or name == "Counts"), d
 
 
-@pytest.mark.parametrize("name", ["Own", "Network"])
+@pytest.mark.parametrize("name", ["Own", "Network", "Looks"])
 def test_a_draft_of_the_text_alone_is_the_same_in_every_history(name, kinds):
     assert contract.depends_on_more(made(kinds, name)) is None
 

@@ -305,6 +305,12 @@ with speclab.Target(sys.argv[1], threads=1) as target:
     again = speclab.decode(target, prompts, drafter=idea.Repeat, rule=idea.Mine, sampling="temperature=0", tokens=20, slots=2)
     assert [t.ids for t in plain] == [t.ids for t in again] and all(t.drafted > t.accepted >= 0 and t.reason == "limit" for t in again)
     assert all((t.steps, t.drafted) == (20, 0) for t in plain) and target.text(plain[0].ids) == plain[0].text
+    seen = set()
+    class Sees(speclab.Drafter):
+        def propose(self, request, draft):
+            seen.add((int(request.tokens[0]), request.prompt, len(request.tokens) >= request.prompt))
+    speclab.decode(target, [[3, 4, 5], [6] * 9], drafter=Sees, tokens=5, slots=2)
+    assert seen == {(3, 3, True), (6, 9, True)}, seen
     for wrong, said in (({"drafter": "nothing"}, "nothing"), ({"drafter": 3}, "expected a name or a class of speclab.Drafter, found 3")):
         try:
             speclab.decode(target, prompts, **wrong)

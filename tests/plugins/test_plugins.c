@@ -335,7 +335,8 @@ static void the_drafters_keep_the_contract(void **state)
     (void)state;
     assert_true(child_use(TESTS "/test_drafters"));
     struct child_result s =
-        child_run(DRAFTERS "repeat repeat:period=3,tokens=7 prompt_lookup linear:weights=%s,tokens=3 "
+        child_run(DRAFTERS "repeat repeat:period=3,tokens=7 prompt_lookup union:of=[prompt_lookup,ngram] "
+                           "linear:weights=%s,tokens=3 "
                            "linear:weights=%s,widths=[3,2,1] linear:weights=%s,widths=[2,2],pick=greedy",
                   head, head, head);
     child_expect_success(&s, "test_drafters");

@@ -98,23 +98,6 @@ static void feed(struct pair *p, int slot, const struct text_state *t, int n, co
     }
 }
 
-// Brings a fresh drafter to the end of a text.
-static void feed_fresh(struct pair *p, int slot, const struct text_state *t)
-{
-    static const int32_t root = 0;
-    static struct text_state part;
-    struct error err;
-    feed(p, slot, t, p->type->uses_prompt_length ? t->prompt : t->n, NULL);
-    if (!p->type->uses_prompt_length)
-        return;
-    for (part = *t, part.n = t->prompt; part.n < t->n; part.n++) { // steps without draft tokens
-        struct request r = request(&part, slot, 1, 0);
-        assert_true(p->type->propose(p->drafter, &r, 1, &err));
-        assert_int_equal(part.draft.n, 1);
-        feed(p, slot, t, part.n + 1, &root);
-    }
-}
-
 static void check_shape(const struct pair *p, const char *name, const struct draft *d, int capacity, int depth)
 {
     unsigned makes = drafter_makes(p->type, p->options);
@@ -143,12 +126,11 @@ static void check_shape(const struct pair *p, const char *name, const struct dra
     }
 }
 
-static void same_draft(const struct drafter_type *type, const char *name, int step, const struct draft *a,
-                       const struct draft *b)
+static void same_draft(const char *name, int step, const struct draft *a, const struct draft *b)
 {
     if (a->n != b->n)
-        fail_msg("%s, step %d: the driven drafter proposes %d nodes, a fresh one, given the %s, %d", name, step, a->n,
-                 type->uses_prompt_length ? "same prompt and the rest token by token" : "whole text as a prompt", b->n);
+        fail_msg("%s, step %d: the driven drafter proposes %d nodes, a fresh one, given the whole text, %d", name, step,
+                 a->n, b->n);
     for (int i = 1; i < a->n; i++) {
         if (a->token[i] != b->token[i] || a->parent[i] != b->parent[i] || a->proposal[i] != b->proposal[i])
             fail_msg("%s, step %d: node %d is token %d below %d, of a fresh drafter token %d below %d", name, step, i,
@@ -233,7 +215,7 @@ static void drive(const char *name, const char *sampling, int shortest, int roun
                 again[s] = t[s];
                 r[s] = request(&t[s], s, capacity, depth);
                 f[s] = request(&again[s], s, capacity, depth);
-                feed_fresh(fresh, s, &again[s]);
+                feed(fresh, s, &again[s], again[s].n, NULL);
             }
             struct proposal_error wrong = propose_recorded(driven->type, driven->drafter, r, SLOTS);
             if (!(drafter_makes(driven->type, driven->options) & (TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT)))
@@ -245,7 +227,7 @@ static void drive(const char *name, const char *sampling, int shortest, int roun
             for (int s = 0; s < SLOTS; s++) {
                 check_shape(driven, name, &t[s].draft, capacity, depth);
                 if (drafter_remembers(driven->type, driven->options) == DRAFTS_OF_TEXT)
-                    same_draft(driven->type, name, step, &t[s].draft, &again[s].draft);
+                    same_draft(name, step, &t[s].draft, &again[s].draft);
                 verifier_forget(fresh->verifier, s);
                 if (fresh->type->forget != NULL)
                     fresh->type->forget(fresh->drafter, s);

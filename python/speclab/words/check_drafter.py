@@ -75,11 +75,8 @@ def _contract(r: Report, kind: type[plugins.Drafter], given: dict[str, str], set
             how = f'it says that it does not (remembers = "{kind.remembers}"), so texts can differ from run to run'
             r.line(None, "depends on the text alone", how)
         else:
-            kept = dict(contract.HISTORIES)
-            if kind.uses_prompt_length:
-                del kept["its drafts before were rejected"]  # its prompt is shorter
-            d = contract.depends_on_more(make, kept)
-            how = f"{contract.TEXTS - 1} texts in {len(kept)} histories" if d is None else f"a draft differs when {d.history}: {d.difference}"
+            d = contract.depends_on_more(make)
+            how = f"{contract.TEXTS - 1} texts in {len(contract.HISTORIES)} histories" if d is None else f"a draft differs when {d.history}: {d.difference}"
             r.line(d is None, "depends on the text alone", how)
     except Exception as why:
         r.line(False, "runs", door.sentence(why, file))

@@ -1,6 +1,6 @@
 // prompt_lookup.c - an example of a drafter that uses where the prompt ends: it proposes what followed the last token in the prompt.
 //
-// Tokens that were generated are not looked up. So `uses_prompt_length` is set, and the drafter keeps the length of each slot's prompt.
+// Tokens that were generated are not looked up.
 #include <stdlib.h>
 
 #include "core/memory.h"
@@ -13,7 +13,6 @@ struct prompt_lookup_options {
 struct prompt_lookup {
     struct drafter drafter; // first
     struct prompt_lookup_options o;
-    int prompt[MAX_SLOTS]; // tokens of the slot's prompt; 0: nothing was proposed yet
 };
 
 static struct drafter *prompt_lookup_create(const struct drafter_env *env, const void *options, struct error *err)
@@ -28,26 +27,18 @@ static struct drafter *prompt_lookup_create(const struct drafter_env *env, const
 static bool prompt_lookup_propose(struct drafter *d, struct request *r, int n, struct error *err)
 {
     (void)err;
-    struct prompt_lookup *l = (struct prompt_lookup *)d;
+    const struct prompt_lookup *l = (const struct prompt_lookup *)d;
     for (int i = 0; i < n; i++) {
-        int *prompt = &l->prompt[r[i].slot];
-        if (*prompt == 0)
-            *prompt = r[i].n; // the slot's first propose
-        int at = (*prompt < r[i].n ? *prompt : r[i].n - 1) - 1;
+        int at = (r[i].prompt < r[i].n ? r[i].prompt : r[i].n - 1) - 1;
         while (at >= 0 && r[i].token[at] != r[i].token[r[i].n - 1])
             at--;
         for (int depth = 0, node = 0; at >= 0 && node >= 0; depth++) {
-            if (++at == *prompt || depth == l->o.tokens || depth == r[i].depth)
+            if (++at == r[i].prompt || depth == l->o.tokens || depth == r[i].depth)
                 break;
             node = draft_add(r[i].draft, node, r[i].token[at], DETERMINISTIC);
         }
     }
     return true;
-}
-
-static void prompt_lookup_forget(struct drafter *d, int slot)
-{
-    ((struct prompt_lookup *)d)->prompt[slot] = 0;
 }
 
 static void prompt_lookup_destroy(struct drafter *d)
@@ -67,9 +58,7 @@ static const struct drafter_type prompt_lookup_drafter = {
     .options_size = sizeof(struct prompt_lookup_options),
     .create = prompt_lookup_create,
     .propose = prompt_lookup_propose,
-    .forget = prompt_lookup_forget,
     .destroy = prompt_lookup_destroy,
-    .uses_prompt_length = true,
 };
 
 SPECLAB_PLUGIN(err)
