@@ -1,5 +1,6 @@
-// registry.h - the checks of a list of drafters, rules or sampling stages: each entry has the name under which it is
-// listed, and what a plugin adds (engine/plugin.h) has a name that no other entry has.
+// registry.h - the lists of drafters, rules and sampling stages. A list is an array of pointers to structs of one type,
+// which ends with NULL. An entry of the program has the name under which it is listed; what a plugin adds
+// (engine/plugin.h) has a name that no other entry has.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -7,23 +8,30 @@
 
 struct error;
 
-struct registered {
-    const char *listed;      // NAME in the list
-    const char *const *name; // the field `name` of the listed struct
-};
-
-// Returns false and sets err if a name differs from the listed one, or is listed
-// twice. kind: the word in messages, "drafter".
-bool registry_check(const struct registered *list, size_t n, const char *kind, struct error *err);
-// Checks the list at the start of a program, from a constructor. A wrong list ends the program with the message.
-void registry_require(const struct registered *list, size_t n, const char *kind);
-
 enum { MAX_REGISTERED = 64 }; // entries of a list, those of plugins included
 
-// Returns whether an entry of this name can be added to a list of n entries, of at most `most`. known: the list has the
-// name. lacks: a field that the entry must set and does not; NULL: none.
-bool registry_admits(const char *kind, const char *name, const char *summary, bool known, const char *lacks, int n,
-                     int most, struct error *err);
+struct registry {
+    const char *kind;                        // the word in messages, "drafter"
+    void *list;                              // (most + 1)
+    const char *const *listed;               // the names of the program's own entries, in their order; ends with NULL
+    int most;                                // maximum number of entries
+    const char *(*lacks)(const void *entry); // a member that the entry must set and does not; NULL: none
+    size_t size;                             // the size of an entry
+    size_t name, summary, source;            // places of these members in it: two texts and a struct hash
+};
+#define REGISTRY_OF(type) \
+    .size = sizeof(struct type), .name = offsetof(struct type, name), .summary = offsetof(struct type, summary), \
+    .source = offsetof(struct type, source)
+
+// Returns false and sets err if the name of an entry of the program differs from the listed one, or is listed twice.
+bool registry_check(const struct registry *r, struct error *err);
+// Checks the list at the start of a program, from a constructor. A wrong list ends the program with the message.
+void registry_require(const struct registry *r);
+const void *registry_named(const struct registry *r, const char *name); // NULL: there is none of this name
+// Adds a copy of the entry at the end of the list, with registry_source. Returns false and sets err if its name is no
+// name or is there already, if it lacks a member, or if the list is full.
+bool registry_add(const struct registry *r, const void *entry, struct error *err);
+bool registry_is_name(const char *name); // lower-case letters, digits and _; the first is a letter
 
 // The hash of the file whose entries are being added. A cell that uses one of them has it in its own hash. { 0 }: the
 // entries are the program's own.

@@ -1,8 +1,5 @@
 // registry.c - the list of all drafters; the first is the default, and the baseline. A drafter `name` defines
 // name##_drafter in a file of this folder. Those of plugins follow.
-#include <string.h>
-
-#include "core/memory.h"
 #include "core/registry.h"
 #include "drafters/drafter.h"
 #include "drafters/parts.h"
@@ -33,39 +30,33 @@ DRAFTERS(DECLARE)
 
 const struct drafter_type *drafter_types[MAX_REGISTERED + 1] = { DRAFTERS(LIST) };
 
-#define NAMES(entry) { #entry, &entry##_drafter.name },
+static const char *lacks(const void *entry)
+{
+    const struct drafter_type *type = entry;
+    return type->create == NULL                               ? "create"
+           : type->propose == NULL                            ? "propose"
+           : type->destroy == NULL                            ? "destroy"
+           : type->options != NULL && type->options_size == 0 ? "options_size"
+                                                              : NULL;
+}
+
+#define NAME(name) #name,
+static const char *const listed[] = { DRAFTERS(NAME) NULL };
+static const struct registry registry = { "drafter",      drafter_types, listed,
+                                          MAX_REGISTERED, lacks,         REGISTRY_OF(drafter_type) };
 
 __attribute__((constructor)) static void check_names(void)
 {
-    static const struct registered list[] = { DRAFTERS(NAMES) };
-    registry_require(list, sizeof(list) / sizeof(*list), "drafter");
+    registry_require(&registry);
     parts_choose_among(drafter_types);
 }
 
 const struct drafter_type *drafter_named(const char *name)
 {
-    for (int i = 0; drafter_types[i] != NULL; i++)
-        if (strcmp(drafter_types[i]->name, name) == 0)
-            return drafter_types[i];
-    return NULL;
+    return registry_named(&registry, name);
 }
 
 bool speclab_register_drafter(const struct drafter_type *type, struct error *err)
 {
-    int n = 0;
-    while (drafter_types[n] != NULL)
-        n++;
-    const char *lacks = type->create == NULL                               ? "create"
-                        : type->propose == NULL                            ? "propose"
-                        : type->destroy == NULL                            ? "destroy"
-                        : type->options != NULL && type->options_size == 0 ? "options_size"
-                                                                           : NULL;
-    const bool known = type->name != NULL && drafter_named(type->name) != NULL;
-    if (!registry_admits("drafter", type->name, type->summary, known, lacks, n, MAX_REGISTERED, err))
-        return false;
-    struct drafter_type *own = xmalloc(sizeof(*own)); // it stays for the rest of the process, as the list does
-    *own = *type;
-    own->source = registry_source();
-    drafter_types[n] = own;
-    return true;
+    return registry_add(&registry, type, err);
 }

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/registry.h"
 #include "core/settings.h"
 
 int32_t foreign_refuse(struct foreign_report *r, const char *format, ...)
@@ -28,9 +29,9 @@ static bool is_option_name(const char *name)
 {
     static const char *const taken[] = { "any", "from", "to", "zip", "kind" }; // words of experiments
     for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++)
-        if (strcmp(name, taken[i]) == 0)
+        if (name != NULL && strcmp(name, taken[i]) == 0)
             return false;
-    return name[0] != '\0' && name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0';
+    return registry_is_name(name);
 }
 
 static bool has(const struct option *table, int n, const char *name)
@@ -58,7 +59,7 @@ static bool check_default(const struct option *o, struct error *err)
 static bool make_option(struct option *to, int number, const struct foreign_option *o, struct foreign_report *r)
 {
     struct error err;
-    if (o->name == NULL || !is_option_name(o->name))
+    if (!is_option_name(o->name))
         return foreign_refuse(r, "option \"%s\": expected a name of lower-case letters, digits and _",
                               o->name != NULL ? o->name : "");
     if (o->type < FOREIGN_INT || o->type > FOREIGN_CHOICE)

@@ -153,21 +153,60 @@ static void what_a_plugin_registers_is_checked(void **state)
     assert_false(hash_is_none(stage_named("epsilon_cutoff")->source));
 }
 
+struct item {
+    const char *name, *summary;
+    struct hash source;
+};
+
+// What is wrong with a list of items a, b, .. under these names; NULL: nothing.
+static const char *wrong_list(const char *kind, const struct item **list, const char *const *listed)
+{
+    static struct error err;
+    const struct registry r = { .kind = kind, .list = list, .listed = listed, REGISTRY_OF(item) };
+    return registry_check(&r, &err) ? NULL : err.text;
+}
+
 // Whoever copies ngram.c and leaves its name would get the tree's ngram.
 static void a_name_is_the_listed_one_and_listed_once(void **state)
 {
     (void)state;
+    const struct item a = { .name = "a" }, b = { .name = "b" }, none = { 0 };
+    assert_null(wrong_list("drafter", (const struct item *[]){ &a, &b, NULL }, (const char *[]){ "a", "b", NULL }));
+    assert_string_equal(
+        wrong_list("drafter", (const struct item *[]){ &a, &a, NULL }, (const char *[]){ "a", "c", NULL }),
+        "c_drafter: name: expected \"c\", as in the list of drafters, found \"a\"");
+    assert_string_equal(
+        wrong_list("rule", (const struct item *[]){ &a, &b, &a, NULL }, (const char *[]){ "a", "b", "a", NULL }),
+        "the list of rules has a twice");
+    assert_string_equal(wrong_list("stage", (const struct item *[]){ &none, NULL }, (const char *[]){ "a", NULL }),
+                        "a_stage: name: expected \"a\", as in the list of stages, found \"\"");
+}
+
+static const char *lacks_nothing(const void *entry)
+{
+    (void)entry;
+    return NULL;
+}
+
+static void a_list_takes_what_it_has_room_for(void **state)
+{
+    (void)state;
     struct error err;
-    const char *a = "a", *b = "b", *none = NULL;
-    const struct registered right[] = { { "a", &a }, { "b", &b } }, copied[] = { { "a", &a }, { "c", &a } },
-                            twice[] = { { "a", &a }, { "b", &b }, { "a", &a } }, unnamed[] = { { "a", &none } };
-    assert_true(registry_check(right, 2, "drafter", &err));
-    assert_false(registry_check(copied, 2, "drafter", &err));
-    assert_string_equal(err.text, "c_drafter: name: expected \"c\", as in the list of drafters, found \"a\"");
-    assert_false(registry_check(twice, 3, "rule", &err));
-    assert_string_equal(err.text, "the list of rules has a twice");
-    assert_false(registry_check(unnamed, 1, "stage", &err));
-    assert_string_equal(err.text, "a_stage: name: expected \"a\", as in the list of stages, found \"\"");
+    const struct item *list[3] = { NULL };
+    const struct registry r = { .kind = "item", .list = list, .most = 2, REGISTRY_OF(item), .lacks = lacks_nothing };
+    struct item one = { .name = "one", .summary = "the first" };
+    assert_true(registry_add(&r, &one, &err));
+    one.name = "two";
+    assert_string_equal(list[0]->name, "one"); // a copy
+    assert_true(registry_add(&r, &one, &err));
+    assert_ptr_equal(registry_named(&r, "two"), list[1]);
+    assert_null(registry_named(&r, "three"));
+    one.name = "three";
+    assert_false(registry_add(&r, &one, &err));
+    assert_string_equal(err.text, "item three: there are 2 items already, and a list has no more");
+    assert_null(list[2]);
+    free((void *)(uintptr_t)list[0]);
+    free((void *)(uintptr_t)list[1]);
 }
 
 // The text that `generate` writes with these options.
@@ -390,6 +429,7 @@ int main(void)
         cmocka_unit_test(what_is_no_plugin_is_refused),
         cmocka_unit_test(what_a_plugin_registers_is_checked),
         cmocka_unit_test(a_name_is_the_listed_one_and_listed_once),
+        cmocka_unit_test(a_list_takes_what_it_has_room_for),
         cmocka_unit_test(texts_equal_those_of_none),
         cmocka_unit_test(plugins_work_on_a_device),
         cmocka_unit_test(options_are_checked),
