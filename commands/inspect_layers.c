@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "commands/features/texts.h"
-#include "commands/text_passes.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/files/input.h"
@@ -17,6 +16,7 @@
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "models/layer_list.h"
+#include "models/model.h"
 #include "sampling/sampling.h"
 #include "results/statistics/statistics.h"
 
@@ -106,8 +106,9 @@ static bool fill(struct layer_scores *s, const volatile int *stop, struct error 
         const int n = last_position(&s->text[t]);
         kv_truncate(s->cache, t, 0);
         for (int at = 0; at < n; at += TARGET_ROWS)
-            if (!interrupt_check(stop, err) || !append_pass(s->target->model, s->cache, t, s->text[t].token + at,
-                                                            n - at < TARGET_ROWS ? n - at : TARGET_ROWS, &states, err))
+            if (!interrupt_check(stop, err) ||
+                !model_append(s->target->model, s->cache, t, s->text[t].token + at,
+                              n - at < TARGET_ROWS ? n - at : TARGET_ROWS, NULL, &states, err))
                 return false;
     }
     return true;

@@ -2,6 +2,7 @@
 //
 // Only the forward pass: the softmax covers the model's whole vocabulary, and no sampling stage is applied. A text is
 // scored from its second token on, an answer (--answers) from its first; its prompt is not scored.
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,52 +13,19 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "commands/command_line.h"
-#include "commands/features/texts.h"
 #include "commands/inspect_texts.h"
 #include "commands/inspect_layers.h"
-#include "commands/text_passes.h"
 #include "engine/engine.h"
 #include "core/files/json_lines.h"
 #include "engine/prompts.h"
-#include "kernels/backend.h"
 #include "models/model.h"
-
-enum { LOGITS_CHUNK = 128 }; // rows of a pass: enough to amortize reading the weights
 
 struct score {
     const struct inspect_texts *o;
     struct speclab_target *target;
-    struct text_passes pass;
-    const int32_t *id;     // the current text's
-    struct json *logprobs; // its tokens'
-    double text_sum;       // their sum
     int64_t texts, scored;
     double sum; // all logprobs together
 };
-
-static double log_softmax(const float *logit, int n, int of)
-{
-    double max = -INFINITY, sum = 0;
-    for (int i = 0; i < n; i++)
-        if (logit[i] > max)
-            max = logit[i];
-    for (int i = 0; i < n; i++)
-        sum += exp((double)logit[i] - max);
-    return (double)logit[of] - max - log(sum);
-}
-
-static bool take_logits(void *self, int64_t first, int64_t n, float *x, struct error *err)
-{
-    (void)err;
-    struct score *s = self;
-    const int vocab = model_shape(s->target->model)->vocab;
-    for (int64_t i = 0; i < n; i++) {
-        const double logprob = log_softmax(x + i * vocab, vocab, s->id[first + i + 1]);
-        json_push(s->logprobs, json_new_number(logprob));
-        s->text_sum += logprob;
-    }
-    return true;
-}
 
 static bool ids_of_line(const struct score *s, const struct json *line, struct ids *to, struct error *err)
 {
@@ -79,20 +47,20 @@ static double perplexity(double sum, int64_t n)
 // Scores id[from ..], from >= 1, and prints the line with the results, which it takes over.
 static bool score_from(struct score *s, const struct ids *ids, size_t from, struct json *line, struct error *err)
 {
-    const int context = model_shape(s->target->model)->context;
-    int64_t offset[] = { 0, ids->n > 0 ? (int64_t)ids->n - 1 : 0 }; // nothing is predicted behind the last token
-    const struct texts text = { .n = 1, .offset = offset, .id = ids->id };
-    s->id = ids->id;
-    s->logprobs = json_new_array();
-    s->text_sum = 0;
-    const bool ok = (ids->n <= (size_t)context ||
-                     fail(err, "the text has %zu tokens, the context of %s is %d", ids->n, s->target->path, context)) &&
-                    text_passes_run(&s->pass, &text, (int64_t)from - 1, NULL, err);
-    const int64_t n = (int64_t)json_count(s->logprobs);
-    json_add(line, JSON("logprobs", s->logprobs), JSON("perplexity", perplexity(s->text_sum, n)));
+    double *logprob = xcalloc(ids->n + 1, sizeof(*logprob)), sum = 0;
+    struct json *logprobs = json_new_array();
+    const bool ok =
+        speclab_score(s->target, ids->id, ids->n < INT_MAX ? (int)ids->n : INT_MAX, (int)from, logprob, err);
+    const int64_t n = ok && ids->n > from ? (int64_t)(ids->n - from) : 0;
+    for (int64_t i = 0; i < n; i++) {
+        json_push(logprobs, json_new_number(logprob[i]));
+        sum += logprob[i];
+    }
+    free(logprob);
+    json_add(line, JSON("logprobs", logprobs), JSON("perplexity", perplexity(sum, n)));
     s->texts++;
     s->scored += n;
-    s->sum += s->text_sum;
+    s->sum += sum;
     if (ok)
         json_print(line, stdout);
     else
@@ -165,19 +133,11 @@ static bool score_all(struct score *s, struct error *err)
     const struct inspect_texts *o = s->o;
     if (o->layers)
         return score_layers(s->target, o->path, (int)o->positions, (int)o->context, err);
-    s->pass = (struct text_passes){ .target = s->target,
-                                    .slots = 1,
-                                    .rows = LOGITS_CHUNK,
-                                    .logit_rows = LOGITS_CHUNK,
-                                    .logits = take_logits,
-                                    .self = s };
     const double from = clock_seconds();
-    const bool ok =
-        text_passes_open(&s->pass, err) && (o->answers ? score_answers(s, o->path != NULL ? o->path : "/dev/stdin", err)
-                                                       : json_lines_each(o->path, score_line, s, err));
+    const bool ok = o->answers ? score_answers(s, o->path != NULL ? o->path : "/dev/stdin", err)
+                               : json_lines_each(o->path, score_line, s, err);
     if (ok)
         print_sum(s, clock_seconds() - from);
-    text_passes_close(&s->pass);
     return ok;
 }
 
@@ -187,7 +147,7 @@ bool inspect_scores(const struct inspect_texts *o, struct error *err)
     struct speclab_target_options options = o->options;
     options.chat = "none"; // until it is known that prompts are rendered as one
     options.threads = (int)o->threads;
-    options.rows = o->layers ? TARGET_ROWS : LOGITS_CHUNK;
+    options.rows = o->layers ? TARGET_ROWS : SCORE_ROWS;
     options.packed_cache = o->packed;
     options.log = command_log;
     s.target = speclab_target_open(o->model, &options, err);

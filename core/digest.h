@@ -29,5 +29,6 @@ bool hash_equal(struct hash a, struct hash b);
 void hash_write(struct hash h, char to[HASH_TEXT]);
 struct hash_text {
     char s[HASH_TEXT];
-} hash_text(struct hash h);                               // hash_text(h).s is the text
+};
+struct hash_text hash_text(struct hash h);                // hash_text(h).s is the text
 bool hash_read(const char *s, size_t n, struct hash *to); // false: s is not the exact output of hash_write

@@ -39,7 +39,8 @@ struct rule;
 struct settings;
 
 // TARGET_ROWS: max rows of a pass that suits one slot: any draft (MAX_NODES), and prompts in large chunks.
-enum { TARGET_ROWS = 512, TARGET_ENDS = MAX_ENDS + 1, MAX_THREADS = 1024 };
+// SCORE_ROWS: rows of a pass of speclab_score, enough to amortize reading the weights.
+enum { TARGET_ROWS = 512, SCORE_ROWS = 128, TARGET_ENDS = MAX_ENDS + 1, MAX_THREADS = 1024 };
 
 // ---- the target (target.c)
 
@@ -54,8 +55,10 @@ struct speclab_target {
     struct error no_chat;        // why conversations have no template; "": they have one, or need none
     enum type cache;             // element type of keys and values
     int used_vocab; // ids that the tokenizer knows, at most the vocabulary; later ids are padding, never sampled
+    struct score_memory *score; // kept between calls of speclab_score (score.c); NULL: there was none
 };
 
+void score_memory_free(struct score_memory *s, struct backend *b); // NULL is fine (score.c)
 // value: 0 or from 1 to max; why: what sets the maximum, for the message.
 bool option_in_range(const char *what, int value, int max, const char *why, struct error *err);
 bool target_needs_text(const struct speclab_target *t, struct error *err); // fails without a tokenizer (stop_strings.c)

@@ -111,8 +111,10 @@ int32_t speclab_register_foreign_rule(const struct foreign_rule *of)
     struct foreign_type *type = xcalloc(1, sizeof(*type)); // kept until the process ends
     type->of = of;
     type->option = foreign_options(of->option, of->options, NULL, 0, &size, r);
-    if (type->option == NULL)
+    if (type->option == NULL) {
+        free(type);
         return 0;
+    }
     const struct rule rule = { .name = of->name,
                                .summary = of->summary,
                                .exact = of->lossless != 0,

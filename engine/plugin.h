@@ -15,8 +15,15 @@
 // (docs/python.md), which a program loads that runs in Python. The bytes of the file are in the hash of each cell that
 // uses something of it.
 #pragma once
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus // C++17: the system's headers that the following include come before
+extern "C" {
+#endif
 #include "core/draft.h"
 #include "core/error.h"
 #include "drafters/drafter.h"
@@ -50,3 +57,7 @@ bool plugins_take(int *argc, char **argv, struct error *err);
 void speclab_python_plugins(bool (*load)(const char *file, char *why, size_t size));
 bool plugin_needs_python(int argc,
                          char **argv); // whether --plugin names a .py file, and there is no Python in the process
+
+#ifdef __cplusplus
+}
+#endif

@@ -20,7 +20,7 @@ extern "C" {
 
 // The number of this interface: it changes whenever a struct or a function does, so a program that is linked with another library than it was
 // compiled for can find out: speclab_interface() == SPECLAB_VERSION.
-#define SPECLAB_VERSION 2
+#define SPECLAB_VERSION 3
 int speclab_interface(void);
 
 #ifndef speclab_error // in the library's own sources it is a name of core/error.h's struct error
@@ -80,6 +80,13 @@ bool speclab_encode_chat(const struct speclab_target *t, const struct speclab_me
 // The text of n token ids, special tokens left out: NUL-terminated, free() it; bytes: its length, may be NULL. NULL: the model has no
 // tokenizer that is supported.
 char *speclab_text(const struct speclab_target *t, const int32_t *token, size_t n, size_t *bytes);
+
+// Writes the natural logarithms of the probabilities of the tokens `from` .. n - 1 of a text (from at least 1), each given all tokens before it,
+// to logprob (n - from): those of the model itself, whose softmax covers all its ids, without a sampling stage. token (n): ids of the model. A
+// text that is longer than the context is an error. Decoders on the target are paused or have no active sequences. The target keeps the memory
+// for the next text. (score.c)
+bool speclab_score(struct speclab_target *t, const int32_t *token, int n, int from, double *logprob,
+                   struct speclab_error *error);
 
 // ---- decoder (decoder.c; the loop: decode.c)
 

@@ -113,6 +113,7 @@ void speclab_target_close(struct speclab_target *t)
 {
     if (t == NULL)
         return;
+    score_memory_free(t->score, t->backend);
     chat_close(&t->chat);
     tokenizer_close(t->tokenizer);
     model_close(t->model);

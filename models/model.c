@@ -425,6 +425,23 @@ bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, co
     return forward(m, c, p, taps != NULL ? taps : &no_taps, NULL, m->shape.layers, out, err);
 }
 
+bool model_append(struct model *m, struct kv_cache *c, int slot, const int32_t *token, int n, const struct taps *taps,
+                  struct states *out, struct error *err)
+{
+    int32_t slots[MAX_APPENDED], parent[MAX_APPENDED], row[MAX_APPENDED];
+    assert(n <= MAX_APPENDED);
+    for (int i = 0; i < n; i++) {
+        slots[i] = slot;
+        parent[i] = i - 1;
+        row[i] = i;
+    }
+    const struct pass pass = { .n = n, .token = token, .slot = slots, .parent = parent };
+    if (!model_forward(m, c, &pass, taps, out, err) || !m->backend->sync(m->backend, err))
+        return false;
+    kv_keep(c, slot, row, n);
+    return true;
+}
+
 bool model_forward_some(struct model *m, struct kv_cache *c, const struct pass *p, const int *layer, int n,
                         struct states *out, struct error *err)
 {

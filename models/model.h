@@ -107,6 +107,11 @@ struct kv_shape model_shape_kv(const struct model_shape *s, int slots, int lengt
 bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, const struct taps *taps,
                    struct states *out, struct error *err);
 
+// Continues a slot's sequence by n tokens, at most MAX_APPENDED: runs a pass over them, waits for it, keeps its rows.
+enum { MAX_APPENDED = 512 };
+bool model_append(struct model *m, struct kv_cache *c, int slot, const int32_t *token, int n, const struct taps *taps,
+                  struct states *out, struct error *err);
+
 // Runs a pass through layers layer[0] < layer[1] < .. alone, for a draft by a part of the model
 // (drafters/layer_drafts.c). The states are those that the LM head reads after the last of these layers. Only these
 // layers of the cache get the rows. layer: borrowed for the call.

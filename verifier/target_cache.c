@@ -14,13 +14,13 @@ struct target_cache {
     struct backend *backend;
     struct kv_cache *cache;
     struct taps taps;
-    int most;                     // maximum rows of a prompt: the cache's length; 0: prompts are not kept
-    int n;                        // number of rows of the slot's prompt
-    int32_t *token;               // (most)
-    int64_t *ns;                  // (most) time until row i was computed, counted from the first one
-    struct tensor states;         // (most, width * taps.n)
-    struct tensor one, of;        // the taps of a verifier: (chunk, width) and (chunk, width * taps.n)
-    int32_t *slot, *parent, *row; // (chunk) rows of a pass
+    int most;              // maximum rows of a prompt: the cache's length; 0: prompts are not kept
+    int n;                 // number of rows of the slot's prompt
+    int32_t *token;        // (most)
+    int64_t *ns;           // (most) time until row i was computed, counted from the first one
+    struct tensor states;  // (most, width * taps.n)
+    struct tensor one, of; // the taps of a verifier: (chunk, width) and (chunk, width * taps.n)
+    int32_t *row;          // (chunk) 0, 1, ..
 };
 
 int target_chunk(const struct model *target)
@@ -41,13 +41,9 @@ static bool keep_prompts(struct target_cache *t, const struct kv_shape *shape, s
     t->most = shape->length;
     t->token = xcalloc((size_t)t->most, sizeof(*t->token));
     t->ns = xcalloc((size_t)t->most + 1, sizeof(*t->ns));
-    t->slot = xcalloc((size_t)chunk, sizeof(*t->slot));
-    t->parent = xcalloc((size_t)chunk, sizeof(*t->parent));
     t->row = xcalloc((size_t)chunk, sizeof(*t->row));
-    for (int i = 0; i < chunk; i++) {
-        t->parent[i] = i - 1;
+    for (int i = 0; i < chunk; i++)
         t->row[i] = i;
-    }
     if (t->taps.n == 0)
         return true;
     t->states = rows_on(t->backend, t->most, (int64_t)width * t->taps.n);
@@ -79,8 +75,6 @@ void target_cache_destroy(struct target_cache *t)
     t->backend->release(t->backend, t->of.data);
     free(t->token);
     free(t->ns);
-    free(t->slot);
-    free(t->parent);
     free(t->row);
     free(t);
 }
@@ -126,17 +120,15 @@ bool target_cache_extend(struct target_cache *t, const int32_t *token, int from,
 {
     struct states states;
     assert(from == t->n && from + n <= t->most && n <= target_chunk(t->model));
-    const struct pass pass = { .n = n, .token = token + from, .slot = t->slot, .parent = t->parent };
     if (!t->backend->sync(t->backend, err)) // the times must not include a drafter's queued work on earlier rows
         return false;
     const int64_t began = clock_ns();
-    if (!model_forward(t->model, t->cache, &pass, &t->taps, &states, err))
+    if (!model_append(t->model, t->cache, 0, token + from, n, &t->taps, &states, err))
         return false;
     if (t->taps.n > 0)
         t->backend->take(t->backend, tensor_rows(t->states, from, n), states.tapped, t->row);
     if (!t->backend->sync(t->backend, err))
         return false;
-    kv_keep(t->cache, 0, t->row, n);
     const int64_t took = clock_ns() - began;
     memcpy(t->token + from, token + from, (size_t)n * sizeof(*token));
     for (int i = 1; i <= n; i++)

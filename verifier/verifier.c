@@ -93,11 +93,10 @@ struct verifier *verifier_create(const struct verifier_setup *s, struct error *e
     v->verification = xcalloc((size_t)s->slots, sizeof(*v->verification));
     for (int i = 0; i < s->slots; i++)
         v->verification[i] = verification_create(s->nodes, shape->vocab);
-    size_t capacity = (size_t)(rows > v->chunk ? rows : v->chunk);
-    v->token = xcalloc(capacity, sizeof(int32_t));
-    v->slot = xcalloc(capacity, sizeof(int32_t));
-    v->parent = xcalloc(capacity, sizeof(int32_t));
-    v->picked = xcalloc(capacity, sizeof(int32_t));
+    v->token = xcalloc((size_t)rows, sizeof(int32_t));
+    v->slot = xcalloc((size_t)rows, sizeof(int32_t));
+    v->parent = xcalloc((size_t)rows, sizeof(int32_t));
+    v->picked = xcalloc((size_t)rows, sizeof(int32_t));
     v->device_rows = xcalloc((size_t)s->slots, sizeof(*v->device_rows));
     v->top = xcalloc((size_t)rows * (size_t)s->top, sizeof(*v->top));
     v->top_log_p = xcalloc((size_t)rows * (size_t)s->top, sizeof(*v->top_log_p));
@@ -182,7 +181,8 @@ bool verifier_prefill(struct verifier *v, int slot, const int32_t *token, int n,
     if (shares_prompts(v))
         return prefill_shared(v, token, n, a, err);
     struct states states;
-    int from = kv_length(v->cache, slot), count = n - 1 - from;
+    const int from = kv_length(v->cache, slot);
+    int count = n - 1 - from;
     if (count > v->chunk)
         count = v->chunk;
     *a = (struct advance){ .slot = slot, .n = count, .token = token + from + 1 };
@@ -190,15 +190,8 @@ bool verifier_prefill(struct verifier *v, int slot, const int32_t *token, int n,
         a->n = 0;
         return true;
     }
-    for (int i = 0; i < count; i++) {
-        v->slot[i] = slot;
-        v->parent[i] = i - 1;
-        v->picked[i] = i;
-    }
-    const struct pass pass = { .n = count, .token = token + from, .slot = v->slot, .parent = v->parent };
-    if (!model_forward(v->s.target, v->cache, &pass, &v->s.taps, &states, err) || !v->backend->sync(v->backend, err))
+    if (!model_append(v->s.target, v->cache, slot, token + from, count, &v->s.taps, &states, err))
         return false;
-    kv_keep(v->cache, slot, v->picked, count);
     a->features = states.tapped;
     return true;
 }

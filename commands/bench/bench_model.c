@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "commands/text_passes.h"
 #include "core/clock.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
@@ -51,7 +50,7 @@ static bool fill(struct bench_model *s, struct kv_cache *c, int slot, int tokens
 {
     out->last.rows = 0;
     for (int from = 0; from < tokens; from += chunk)
-        if (!append_pass(s->model, c, slot, s->token + from, smaller(chunk, tokens - from), out, err))
+        if (!model_append(s->model, c, slot, s->token + from, smaller(chunk, tokens - from), NULL, out, err))
             return false;
     return true;
 }

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "commands/text_passes.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/settings.h"
@@ -44,8 +43,8 @@ static bool feed_prompt(struct bits *b, int slot, const int32_t *token, int n, s
     bool ok = true;
     kv_truncate(b->cache, slot, 0);
     for (int i = 0; i < n && ok; i += TARGET_CHUNK)
-        ok = append_pass(b->c->loaded->target->model, b->cache, slot, token + i,
-                         n - i < TARGET_CHUNK ? n - i : TARGET_CHUNK, &unused, err);
+        ok = model_append(b->c->loaded->target->model, b->cache, slot, token + i,
+                          n - i < TARGET_CHUNK ? n - i : TARGET_CHUNK, NULL, &unused, err);
     return ok;
 }
 
@@ -59,7 +58,7 @@ static void download(struct bits *b, float *to, struct tensor from)
 static bool logits_after(struct bits *b, int slot, int32_t token, struct error *err)
 {
     struct states states;
-    if (!append_pass(b->c->loaded->target->model, b->cache, slot, &token, 1, &states, err))
+    if (!model_append(b->c->loaded->target->model, b->cache, slot, &token, 1, NULL, &states, err))
         return false;
     model_logits(b->c->loaded->target->model, b->row, states.last);
     struct backend *k = b->c->loaded->target->backend;

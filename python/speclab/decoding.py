@@ -14,10 +14,12 @@ import inspect
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from speclab import door, plugins
 from speclab.command import Fault
 
-_INTERFACE = 2  # engine/speclab.h: SPECLAB_VERSION
+_INTERFACE = 3  # engine/speclab.h: SPECLAB_VERSION
 
 
 class _Error(c.Structure):
@@ -82,6 +84,7 @@ class _Functions:
         self.encode = of("speclab_encode", c.c_bool, pointer, c.c_char_p, c.POINTER(_Tokens), error)
         self.encode_chat = of("speclab_encode_chat", c.c_bool, pointer, c.POINTER(_Message), c.c_int, c.POINTER(_Tokens), error)
         self.text = of("speclab_text", c.c_void_p, pointer, c.POINTER(c.c_int32), c.c_size_t, c.POINTER(c.c_size_t))
+        self.score = of("speclab_score", c.c_bool, pointer, c.POINTER(c.c_int32), c.c_int, c.c_int, c.POINTER(c.c_double), error)
         self.create = of("speclab_decoder_create", pointer, pointer, c.POINTER(_DecoderOptions), error)
         self.destroy = of("speclab_decoder_destroy", None, pointer)
         self.has_free_slot = of("speclab_decoder_has_free_slot", c.c_bool, pointer)
@@ -148,6 +151,19 @@ class Target:
         found = c.string_at(text, n.value).decode(errors="replace")
         self._f.free(text)
         return found
+
+    def score(self, texts: Any) -> list[np.ndarray]:
+        """The log-probabilities of the tokens of texts, or of lists of token ids, (n - 1,) each: of every token but
+        the first, given those before it. They are the model's own: the softmax of its logits, without a sampling stage.
+        """
+        scores = []
+        for text in [texts] if isinstance(texts, str) else texts:
+            ids, error = self.encode(text) if isinstance(text, str) else [int(x) for x in text], _Error()
+            row = np.zeros(max(0, len(ids) - 1))
+            to = row.ctypes.data_as(c.POINTER(c.c_double))
+            self._f.check(self._f.score(self._target, (c.c_int32 * len(ids))(*ids), len(ids), 1, to, c.byref(error)), error)
+            scores.append(row)
+        return scores
 
     def close(self) -> None:
         self._f.close(self._target)

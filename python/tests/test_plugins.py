@@ -329,6 +329,46 @@ with speclab.Target(sys.argv[1], threads=1) as target:
     assert json.loads(done.stdout) == shown["text"]
 
 
+def test_scores_are_logarithms_of_the_probabilities_from_which_a_rule_draws(tmp_path, tiny):
+    """The rule decodes a given text and notes p, the softmax of the target's logits, of its next token and of token 6. Scores differ as their logarithms
+    do; p has no padding, so scores are normalised over all ids of the model instead."""
+    code = """
+import math, sys, numpy as np, speclab
+given, noted = [7, 3, 9, 4, 4, 11, 2, 30, 5, 8, 6], []
+class Forced(speclab.Rule):
+    def verify(self, draft, p, q, accept, pick):
+        token = given[1 + len(noted)]
+        noted.append(np.log(p(0)[[token, 6]]))
+        return 0, token
+with speclab.Target(sys.argv[1], threads=1) as target:
+    speclab.decode(target, [given[:1]], rule=Forced, sampling="temperature=1", tokens=len(given) - 1, ignore_end=True)
+    once, short, again = target.score([given, given[:4], given])
+    assert len(noted) == len(once) == len(given) - 1 and (once == again).all() and (once[:3] == short).all()
+    six = [target.score([given[:i] + [6]])[0][-1] for i in range(1, len(given))]
+    assert np.allclose(once - six, [x - y for x, y in noted], rtol=0, atol=1e-5), (once - six, noted)
+    total = 0
+    for x in range(1 << 20):
+        try:
+            total += math.exp(target.score([[7, x]])[0][0])
+        except speclab.Fault:
+            break
+    assert x >= target.vocab and abs(total - 1) < 1e-9, (x, total)
+    text = "red, green, red"
+    (by_text,) = target.score(text)
+    assert (by_text == target.score([target.encode(text)])[0]).all() and [len(s) for s in target.score([[], [5]])] == [0, 0]
+    for wrong, said in (([[1, target.vocab + 1000000]], "token 1 is"), ([[1] * (target.context + 1)], "the context of")):
+        try:
+            target.score(wrong)
+        except speclab.Fault as fault:
+            assert said in str(fault), fault
+        else:
+            raise AssertionError(wrong)
+"""
+    env = dict(os.environ, PYTHONPATH=str(ROOT / "python"))
+    done = subprocess.run([sys.executable, "-B", "-c", code, tiny], cwd=tmp_path, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+
+
 # ---- experiments
 
 EXPERIMENT = """name: plugins

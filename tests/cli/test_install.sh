@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test_install.sh - the program and the library as installed: `cmake --install` into a folder, examples/decode.c compiled against that by
-# pkg-config alone, and its text compared with `speclab generate`'s. test_install.sh SOURCE BUILD CFLAGS...
+# pkg-config alone, and its text compared with `speclab generate`'s; the installed headers alone, and plugins in C and C++ compiled with them. test_install.sh SOURCE BUILD CFLAGS...
 set -euo pipefail
 source=$1 build=$2
 shift 2
@@ -29,6 +29,67 @@ cc -std=c11 -Wall -Wextra -Werror "$source/examples/decode.c" $(PKG_CONFIG_PATH=
 "$to/usr/bin/speclab" generate "$to/small.gguf" --drafter ngram:tokens=3 'red green red green' >"$to/program" 2>/dev/null
 [ "$(head -n -1 "$to/example")" = "$(cat "$to/program")" ] || { echo "expected the text of speclab generate"; exit 1; }
 grep -qE '^[0-9]+ steps, [0-9]+ draft tokens, [0-9]+ accepted$' "$to/example" || { tail -n 1 "$to/example"; exit 1; }
+
+# The installed headers by themselves: speclab.h, and what a plugin includes, in C and in C++.
+warnings=(-Wall -Wextra -pedantic -Werror)
+for how in "cc -std=c99|speclab.h" "cc -std=c99|engine/plugin.h" "c++ -std=c++11|speclab.h" "c++ -std=c++17|engine/plugin.h"; do
+    case $how in cc*) unit=$to/unit.c ;; *) unit=$to/unit.cpp ;; esac
+    echo "#include \"${how#*|}\"" >"$unit"
+    # shellcheck disable=SC2086 # words
+    ${how%%|*} "${warnings[@]}" -fsyntax-only -I "$to/usr/include" -I "$to/usr/include/speclab" "$unit" || { echo "$how"; exit 1; }
+done
+
+# A drafter in C++ and one in C, compiled with the installed headers.
+cat >"$to/again.cpp" <<'END'
+#include <vector>
+#include "engine/plugin.h"
+
+struct again {
+    drafter of; // first
+    std::vector<int32_t> last;
+};
+
+static drafter *again_create(const drafter_env *env, const void *, error *)
+{
+    again *d = new again();
+    d->of.nodes = 3;
+    d->last.resize(env->slots);
+    return &d->of;
+}
+
+static bool again_propose(drafter *d, request *r, int n, error *)
+{
+    std::vector<int32_t> &last = reinterpret_cast<again *>(d)->last;
+    for (int i = 0; i < n; i++) {
+        last[r[i].slot] = r[i].token[r[i].n - 1];
+        for (int node = 0, depth = 0; depth < 2 && depth < r[i].depth && node >= 0; depth++)
+            node = draft_add(r[i].draft, node, last[r[i].slot], DETERMINISTIC);
+    }
+    return true;
+}
+
+static void again_destroy(drafter *d)
+{
+    delete reinterpret_cast<again *>(d);
+}
+
+SPECLAB_PLUGIN(err)
+{
+    drafter_type type = {};
+    type.name = "again";
+    type.summary = "the last token again";
+    type.create = again_create;
+    type.propose = again_propose;
+    type.destroy = again_destroy;
+    return speclab_register_drafter(&type, err);
+}
+END
+c++ -std=c++17 "${warnings[@]}" -Wno-missing-field-initializers -shared -fPIC -I "$to/usr/include/speclab" "$to/again.cpp" "$@" -o "$to/again.so"
+cc -std=c11 "${warnings[@]}" -shared -fPIC -I "$to/usr/include/speclab" "$source/tests/plugins/examples/repeat.c" "$@" -o "$to/repeat.so"
+for drafter in again repeat; do
+    "$to/usr/bin/speclab" generate "$to/small.gguf" --plugin "$to/$drafter.so" --drafter "$drafter" 'red green red green' >"$to/drafted" 2>/dev/null
+    cmp "$to/drafted" "$to/program"
+done
 
 # Bad input is one sentence and status 1.
 for words in "$to/none.gguf ngram x" "$to/small.gguf nonsense x" "$to/small.gguf ngram:tokens=0 x" "only two"; do

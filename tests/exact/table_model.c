@@ -381,6 +381,21 @@ bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, co
     return true;
 }
 
+bool model_append(struct model *m, struct kv_cache *c, int slot, const int32_t *token, int n, const struct taps *taps,
+                  struct states *out, struct error *err)
+{
+    int32_t slots[MAX_APPENDED], parent[MAX_APPENDED], row[MAX_APPENDED];
+    for (int i = 0; i < n; i++) {
+        slots[i] = slot;
+        parent[i] = i - 1;
+        row[i] = i;
+    }
+    const struct pass pass = { .n = n, .token = token, .slot = slots, .parent = parent };
+    const bool ok = model_forward(m, c, &pass, taps, out, err);
+    kv_keep(c, slot, row, n);
+    return ok;
+}
+
 void model_logits(const struct model *m, struct tensor out, struct tensor state)
 {
     for (int64_t i = 0; i < out.rows; i++)

@@ -205,6 +205,72 @@ static void decoders_on_a_target_take_turns(void **state)
         speclab_decoder_destroy(d[i]);
 }
 
+// ---- scores
+
+struct drawn { // log-probabilities of a text's tokens, of the rows from which they were drawn
+    double log_p[40];
+    int32_t token[40];
+    int n;
+};
+
+static void keep_drawn(void *self, const struct speclab_step *s, struct speclab_rows *rows)
+{
+    struct drawn *t = self;
+    t->token[t->n] = s->token[0];
+    t->log_p[t->n++] = log((double)speclab_rows_p(rows, 0)[s->token[0]]);
+}
+
+static void a_score_is_the_logarithm_of_the_probability_that_a_token_was_drawn_with(void **state)
+{
+    enum { NEW = 30 };
+    struct drawn t = { .n = 0 };
+    struct speclab_error error;
+    char *path = test_path("library.gguf"); // without a tokenizer no id is padding, so p has all ids, too
+    struct speclab_target *ids =
+        speclab_target_open(path, &(struct speclab_target_options){ .ids_only = true }, &error);
+    assert_ok(ids != NULL, error);
+    free(path);
+    const struct speclab_decoder_options o = { .sampling = "temperature=1",
+                                               .seed = 3,
+                                               .listener = { .decided = keep_drawn, .self = &t } };
+    struct speclab_decoder *d = speclab_decoder_create(ids, &o, &error);
+    assert_ok(d != NULL, error);
+    int32_t text[PROMPT + NEW] = { 4, 9, 9, 2, 7, 5 };
+    assert_ok(
+        speclab_decoder_start(d,
+                              &(struct speclab_request){
+                                  .sequence = 1, .prompt = text, .n = PROMPT, .max_tokens = NEW, .ignore_end = true },
+                              &error),
+        error);
+    while (speclab_decoder_active(d) > 0)
+        assert_ok(speclab_decoder_step(d, &error), error);
+    speclab_decoder_destroy(d);
+    assert_int_equal(t.n, NEW);
+    memcpy(text + PROMPT, t.token, sizeof(*text) * NEW);
+    double score[PROMPT + NEW], all[PROMPT + NEW];
+    assert_ok(speclab_score(ids, text, PROMPT + NEW, PROMPT, score, &error), error);
+    assert_ok(speclab_score(ids, text, PROMPT + NEW, 1, all, &error), error);
+    for (int i = 0; i < NEW; i++) {
+        assert_true(fabs(score[i] - t.log_p[i]) < 1e-5);
+        assert_true(score[i] == all[PROMPT - 1 + i]);
+    }
+    speclab_target_close(ids);
+}
+
+static void what_cannot_be_scored_is_an_error(void **state)
+{
+    static int32_t text[100000] = { 1, 2, 1 << 29 };
+    double score[3];
+    struct speclab_error error;
+    assert_ok(speclab_score(target, text, 0, 1, score, &error) && speclab_score(target, text, 1, 1, score, &error),
+              error);
+    assert_false(speclab_score(target, text, 3, 1, score, &error));
+    assert_non_null(strstr(error.text, "text: token 2 is 536870912, expected an id from 0 to "));
+    assert_false(speclab_score(target, text, 2, 0, score, &error));
+    assert_non_null(strstr(error.text, "scored from token 1 or later, found 2 and 0"));
+    assert_false(speclab_score(target, text, 100000, 1, score, NULL));
+}
+
 static void the_library_has_the_version_of_its_header(void **state)
 {
     assert_int_equal(speclab_interface(), SPECLAB_VERSION);
@@ -215,6 +281,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_reports_its_draft_its_decision_and_their_rows),
         cmocka_unit_test(decoders_on_a_target_take_turns),
+        cmocka_unit_test(a_score_is_the_logarithm_of_the_probability_that_a_token_was_drawn_with),
+        cmocka_unit_test(what_cannot_be_scored_is_an_error),
         cmocka_unit_test(the_library_has_the_version_of_its_header),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

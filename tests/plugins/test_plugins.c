@@ -188,7 +188,7 @@ static const char *lacks_nothing(const void *entry)
     return NULL;
 }
 
-static void a_list_takes_what_it_has_room_for(void **state)
+static void a_list_takes_as_many_entries_as_it_holds(void **state)
 {
     (void)state;
     struct error err;
@@ -429,7 +429,7 @@ int main(void)
         cmocka_unit_test(what_is_no_plugin_is_refused),
         cmocka_unit_test(what_a_plugin_registers_is_checked),
         cmocka_unit_test(a_name_is_the_listed_one_and_listed_once),
-        cmocka_unit_test(a_list_takes_what_it_has_room_for),
+        cmocka_unit_test(a_list_takes_as_many_entries_as_it_holds),
         cmocka_unit_test(texts_equal_those_of_none),
         cmocka_unit_test(plugins_work_on_a_device),
         cmocka_unit_test(options_are_checked),
