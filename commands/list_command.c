@@ -88,8 +88,6 @@ static void print_rule(const struct rule *r)
                                                : "single chains");
     if (r->optimal != NULL)
         printf("      optimal acceptance for: %s\n", r->optimal);
-    else if (r->exact)
-        printf("      acceptance is not optimal\n");
     print_options(r->options);
 }
 

@@ -84,8 +84,11 @@ struct option *foreign_options(const struct foreign_option *o, int n, const stru
     *size = (size_t)(FIELD * (n + 1));
     for (int i = 0; i < n; i++) {
         bool ok = make_option(&table[i], i, &o[i], r);
-        if (ok && (has(table, i, o[i].name) || has(more, extra, o[i].name)))
+        if (ok && has(table, i, o[i].name))
             ok = foreign_refuse(r, "option %s: expected a name that no other option has", o[i].name);
+        if (ok && has(more, extra, o[i].name))
+            ok = foreign_refuse(r, "option %s: a drafter of rows has it already, as an option of trees; remove this one",
+                                o[i].name);
         if (!ok) {
             free(table);
             return NULL;

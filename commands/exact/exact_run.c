@@ -30,7 +30,8 @@ struct tested_cell { // a cell while it is decoded
     bool *is_done;                // (capacity)
     struct exact_sums sums;       // sums of `total`
     int64_t id;
-    double last_report; // time, seconds
+    double began, last_report;    // times, seconds
+    double given;                 // tokens that the database had when it began
 };
 
 // ---- from texts to sums
@@ -96,15 +97,21 @@ static void report_progress(struct tested_cell *w)
     if (w->plan->progress == NULL || clock_seconds() - w->last_report < SECONDS)
         return;
     w->last_report = clock_seconds();
-    fprintf(w->plan->progress, "  %lld of %lld tokens tested, bet at 10^%.1f\n", (long long)w->sums.tokens,
+    const double made = (double)w->sums.tokens - w->given, left = (double)(w->plan->tokens - w->sums.tokens);
+    fprintf(w->plan->progress, "  %lld of %lld tokens tested, bet at 10^%.1f", (long long)w->sums.tokens,
             (long long)w->plan->tokens, evidence_log_e(&w->total.of[STREAM_TEXT]) / log(10));
+    if (made > 0)
+        fprintf(w->plan->progress, "; about %.0f min left for this cell",
+                ceil(left / made * (w->last_report - w->began) / 60));
+    fputc('\n', w->plan->progress);
 }
 
 static bool decode_until_enough(struct tested_cell *w, struct error *err)
 {
     bool ok = true;
     w->started = w->sums.sequences;
-    w->last_report = clock_seconds();
+    w->began = w->last_report = clock_seconds();
+    w->given = (double)w->sums.tokens;
     while (ok && !is_enough(w)) {
         while (ok && speclab_decoder_has_free_slot(w->c->decoder) && w->started < w->sums.sequences + w->capacity)
             ok = start_next(w, err);
@@ -124,7 +131,10 @@ static void print_stream(FILE *to, const struct verdict *v, int stream)
         fprintf(to, "%11s  %-44s", "", "");
     else {
         char test[64];
-        snprintf(test, sizeof(test), "%s, %s (%s)", s->worst->test.kind, s->worst->test.of, s->worst->test.part);
+        if (strcmp(s->worst->test.kind, "impossible") == 0)
+            snprintf(test, sizeof(test), "tokens that the target gives p = 0");
+        else
+            snprintf(test, sizeof(test), "%s, %s (%s)", s->worst->test.kind, s->worst->test.of, s->worst->test.part);
         fprintf(to, "%11.1f  %-44s", s->worst->log10_adjusted, test);
     }
     fprintf(to, "  %s\n", s->alarm ? "BIASED" : "clean");

@@ -61,9 +61,10 @@ class Draft(plugins.Draft):
             return -1
         if not 0 <= parent < len(self.nodes):
             raise Wrong(f"expected a parent from 0 (the root) to {len(self.nodes) - 1}, found {parent}")
+        token = plugins.integer("token", token)
         if not 0 <= token < self.setting.used_vocab:
             raise Wrong(f"expected a token from 0 to {self.setting.used_vocab - 1}, found {token}")
-        self.nodes.append(Node(parent, int(token), q, engine))
+        self.nodes.append(Node(parent, token, q, engine))
         self.last = len(self.nodes) - 1
         return self.last
 
@@ -137,14 +138,10 @@ class Driven:
         return nodes
 
     def logits(self, slot: int, path: np.ndarray) -> np.ndarray:
-        one = self.drafter.rows([(slot, path)])[0] if self.drafts == "rows" else self.drafter.row(slot, path)
-        one = np.asarray(one)
-        if one.shape != (self.setting.vocab,):
-            raise Wrong(f"{self.drafts}: expected logits of a shape ({self.setting.vocab},), found {one.shape}", getattr(self.kind, self.drafts))
-        if np.isnan(one).any():
-            token = int(np.flatnonzero(np.isnan(one))[0])
-            raise Wrong(f"{self.drafts}: expected logits, found nan for token {token}", getattr(self.kind, self.drafts))
-        return one
+        vocab = self.setting.vocab
+        if self.drafts == "rows":
+            return plugins.logits(self.kind, self.drafter.rows([(slot, path)]), (1, vocab))[0]
+        return plugins.logits(self.kind, self.drafter.row(slot, path), (vocab,))
 
 
 def converted(o: plugins.Option, text: str) -> Any:

@@ -229,12 +229,16 @@ class _Draft(plugins.Draft):
         parent = self._last if parent is None else parent
         if parent == -1:
             return -1
-        row = None if q is None else self._row(q)
+        row = None if q is None else self._row(q)  # the name keeps a converted array until the call has ended
+        token = plugins.integer("token", token)
         return self._added(self._owner.library.add(self._draft, parent, token, None if row is None else row.ctypes.data))
 
     def sample(self, q: Any, parent: int | None = None) -> int:
         parent = self._last if parent is None else parent
-        return -1 if parent == -1 else self._added(self._owner.library.sample(self._draft, parent, self._row(q).ctypes.data))
+        if parent == -1:
+            return -1
+        row = self._row(q)  # as above
+        return self._added(self._owner.library.sample(self._draft, parent, row.ctypes.data))
 
     def token(self, node: int) -> int:
         return self._owner.library.token(self._draft, node)
@@ -305,10 +309,7 @@ class DrafterEntry(Entry):
             began = _now()
             logits = row(slot, tokens)
             own += _now() - began
-            logits = np.asarray(logits)
-            if logits.shape != (self.vocab,):
-                raise plugins.Wrong(f"row: expected logits of a shape ({self.vocab},), found {logits.shape}", self.kind.row)
-            out[i] = logits
+            out[i] = plugins.logits(self.kind, logits, (self.vocab,))
         self.report.own_ns = own
         return 1
 
@@ -318,10 +319,7 @@ class DrafterEntry(Entry):
         began = _now()
         logits = self.alive[number].rows(paths)
         self.report.own_ns = _now() - began
-        logits = np.asarray(logits)
-        if logits.shape != out.shape:
-            raise plugins.Wrong(f"rows: expected logits of a shape {out.shape}, found {logits.shape}", self.kind.rows)
-        out[:] = logits
+        out[:] = plugins.logits(self.kind, logits, out.shape)
         return 1
 
     def advance(self, number: int, advance: Any, n: int) -> int:

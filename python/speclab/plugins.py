@@ -15,6 +15,7 @@
 
 import inspect
 import math
+import operator
 import re
 import typing
 from collections.abc import Sequence
@@ -34,6 +35,17 @@ class Wrong(Exception):
     def __init__(self, text: str, where: Any = None):
         super().__init__(text)
         self.where = where
+
+
+def integer(what: str, given: Any) -> int:
+    """Raises Wrong."""
+    try:
+        number = operator.index(given)
+    except TypeError:
+        raise Wrong(f"{what}: expected an integer, found {given!r}") from None
+    if abs(number) >= 2**31:
+        raise Wrong(f"{what}: expected an integer of 32 bits, found {number}")
+    return number
 
 
 class Request:
@@ -190,6 +202,22 @@ def how_it_drafts(kind: type[Drafter]) -> str:
     if kind.remembers not in MEMORY:
         raise Wrong(f"class {kind.__name__}: remembers: expected one of {', '.join(MEMORY)}, found {kind.remembers!r}")
     return has[0]
+
+
+def logits(kind: type[Drafter], given: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """What `row` or `rows` returned, (vocab,) or (paths, vocab). Raises Wrong, with the place of the function."""
+    function = getattr(kind, how_it_drafts(kind))
+    made = np.asarray(given)
+    if made.shape != shape:
+        raise Wrong(f"{function.__name__}: expected logits of a shape {shape}, found {made.shape}", function)
+    if made.dtype.kind not in "fiub":
+        raise Wrong(f"{function.__name__}: expected logits, found an array of {made.dtype}", function)
+    for top, row in zip(np.atleast_1d(made.max(axis=-1)), np.atleast_2d(made), strict=True):
+        if not math.isfinite(top):  # nan if one is nan
+            found = int(np.argmax(np.isnan(row) | (row == top)))
+            what = "-inf for all tokens" if top == -math.inf else f"{row[found]:g} for token {found}"
+            raise Wrong(f"{function.__name__}: expected finite logits, or -inf for tokens that are impossible, found {what}", function)
+    return made
 
 
 class Option(NamedTuple):

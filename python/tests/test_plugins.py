@@ -230,8 +230,15 @@ FAULTS = {
     "short q": ("    makes = 'sampled'\n    def propose(self, r, d):\n        d.sample(np.ones(3) / 3)\n",
         "idea.py:6: q: expected a shape (288,), found (3,)"),
     "short row": ("    def row(self, slot, path):\n        return np.zeros(7)\n", "idea.py:4: row: expected logits of a shape (288,), found (7,)"),
-    "NaN row": ("    def row(self, slot, path):\n        return np.full(self.vocab, np.nan)\n", "row: expected logits, found NaN for token 0"),
-    "words": ("    def row(self, slot, path):\n        return ['a'] * self.vocab\n", "could not convert string to float"),
+    "NaN row": ("    def row(self, slot, path):\n        return np.full(self.vocab, np.nan)\n",
+        "idea.py:4: row: expected finite logits, or -inf for tokens that are impossible, found nan for token 0"),
+    "no finite logit": ("    def row(self, slot, path):\n        return np.full(self.vocab, -np.inf)\n",
+        "idea.py:4: row: expected finite logits, or -inf for tokens that are impossible, found -inf for all tokens"),
+    "float": ("    def propose(self, r, d):\n        d.add(5.0)\n", "idea.py:5: token: expected an integer, found 5.0"),
+    "large": ("    def propose(self, r, d):\n        d.add(2**40)\n", "idea.py:5: token: expected an integer of 32 bits, found 1099511627776"),
+    "own tokens": ("    tokens: int = 4\n    def row(self, slot, path):\n        return np.zeros(self.vocab)\n",
+        "option tokens: a drafter of rows has it already, as an option of trees; remove this one"),
+    "words": ("    def row(self, slot, path):\n        return ['a'] * self.vocab\n", "idea.py:4: row: expected logits, found an array of <U1"),
     "rows": ("    def rows(self, paths):\n        return np.zeros((9, self.vocab))\n",
         "idea.py:4: rows: expected logits of a shape (1, 288), found (9, 288)"),
     "advance": ("    def propose(self, r, d):\n        pass\n    def advance(self, a):\n        a.tokens[0] = 1\n",
@@ -255,6 +262,35 @@ def test_a_faulty_drafter_is_named_in_one_sentence(fault, tmp_path, tiny):
     (tmp_path / "idea.py").write_text(DRAFTER + source)
     done = call("generate", tiny, "--plugin", "idea.py", "--drafter", "bad", "--threads", 1, "red green", cwd=tmp_path)
     assert done.status == 1 and said in done.err and len(done.err.strip().splitlines()) == 1, done.err
+
+
+ROWS = {
+    "float64": "np.eye(self.vocab)[5]",
+    "list": "np.eye(self.vocab)[5].tolist()",
+    "strided": "np.eye(self.vocab, dtype=np.float32)[:, 5]",
+    "integers": "np.eye(self.vocab, dtype=int)[5]",
+    "float32": "np.eye(self.vocab, dtype=np.float32)[5]",
+}
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_of_q_is_any_array_of_numbers(row, tmp_path, tiny):
+    body = f"    makes = 'sampled'\n    def propose(self, r, d):\n        q = {ROWS[row]}\n        node = d.sample(q)\n"
+    body += "        assert node == -1 or d.token(node) == 5\n        d.add(5, q=q)\n"
+    (tmp_path / "idea.py").write_text(DRAFTER + body)
+    done = call("generate", tiny, "--plugin", "idea.py", "--drafter", "bad", "--threads", 1, "--tokens", 8, "red green", cwd=tmp_path)
+    assert done.status == 0, done.err
+
+
+def test_rules_are_enumerated_by_name(tmp_path):
+    half = "class Half(Bad):\n    def verify(self, draft, p, q, accept, pick):\n        return 0, pick(0, p(0) + 1)\n"
+    (tmp_path / "idea.py").write_text(RULE + "return 0, pick(0, p(0))\n    lossless = True\n" + half)
+    done = call("exact", "--rules", "bad", "half", "--instances", 1, "--plugin", "idea.py", cwd=tmp_path)
+    rows = [line.split() for line in done.out.splitlines()[1:3]]
+    assert done.status == 3 and [r[0] for r in rows] == ["bad", "half"] and [r[-1] for r in rows] == ["exact", "wrong"], done.out
+    assert rows[0][1] == rows[1][1] and "synthetic" not in done.out  # a wrong rule is enumerated to the end
+    done = call("exact", "--rules", "hlaf", "--plugin", "idea.py", cwd=tmp_path)
+    assert done.status == 2 and 'unknown rule "hlaf"; did you mean half?' in done.err
 
 
 RULE = "import numpy as np\nimport speclab\nclass Bad(speclab.Rule):\n    def verify(self, draft, p, q, accept, pick):\n        "

@@ -69,6 +69,8 @@ def _contract(r: Report, kind: type[plugins.Drafter], given: dict[str, str], set
                 r.line(False, "declares truthfully", how)
             elif t.drawn:
                 r.line(True, "declares truthfully", f"{t.drawn} tokens agree with the q that add reported (p-value {t.smallest:.2g})")
+                how = "it draws tokens itself, so a run made again has other drafts; draft.sample(q) draws by the engine's numbers"
+                r.line(None, "reproducible", how)
             else:
                 r.line(True, "declares truthfully", "no token was drawn by the drafter itself: draft.sample draws from q, other tokens have none")
         if kind.remembers != "text":
