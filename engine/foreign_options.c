@@ -87,8 +87,8 @@ struct option *foreign_options(const struct foreign_option *o, int n, const stru
         if (ok && has(table, i, o[i].name))
             ok = foreign_refuse(r, "option %s: expected a name that no other option has", o[i].name);
         if (ok && has(more, extra, o[i].name))
-            ok = foreign_refuse(r, "option %s: a drafter of rows has it already, as an option of trees; remove this one",
-                                o[i].name);
+            ok = foreign_refuse(
+                r, "option %s: a drafter of rows has it already, as an option of trees; remove this one", o[i].name);
         if (!ok) {
             free(table);
             return NULL;

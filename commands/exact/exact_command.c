@@ -196,7 +196,8 @@ int command_exact(int argc, char **argv)
         { "db", FLAG_TEXT, &a.db, "FILE", "database; default: exact.db, with --rules none", 0, 0 },
         { 0 },
     };
-    const struct usage u = { "exact", "--rules [RULE...] | [--bits] FILE.yaml", about, flags, examples, 0, MAX_REGISTERED };
+    const struct usage u = { "exact",       "--rules [RULE...] | [--bits] FILE.yaml", about, flags, examples, 0,
+                             MAX_REGISTERED };
     char **operand;
     int n, status = usage_read(&u, argc, argv, &operand, &n);
     if (status != USAGE_OK)

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -30,8 +31,8 @@ struct tested_cell { // a cell while it is decoded
     bool *is_done;                // (capacity)
     struct exact_sums sums;       // sums of `total`
     int64_t id;
-    double began, last_report;    // times, seconds
-    double given;                 // tokens that the database had when it began
+    double began, last_report; // times, seconds
+    double given;              // tokens that the database had when it began
 };
 
 // ---- from texts to sums

@@ -394,7 +394,7 @@ static void errors_are_one_sentence(void **state)
         int status;
         const char *with, *words; // D: the test's folder
     } mistakes[] = {
-        { 2, "expected an experiment's file, or --rules", "exact" },
+        { 2, "expected one experiment's file, or --rules", "exact" },
         { 2, "absent.yaml", "exact D/absent.yaml" },
         { 2, "did you mean --tokens", "exact D/one.yaml --tokns 3" },
         { 2, "unknown option --frobnicate", "exact D/one.yaml --frobnicate" },
@@ -407,9 +407,10 @@ static void errors_are_one_sentence(void **state)
         { 2, "--level 7:", "exact D/one.yaml --level 7" },
         { 2, "--level 0:", "exact D/one.yaml --level 0" },
         { 2, "--tokens and --until exclude each other", "exact D/one.yaml --tokens 30 --until TV=0.1" },
-        { 2, "--rules takes neither a file nor --bits", "exact --rules D/one.yaml" },
+        { 2, "unknown rule", "exact --rules D/one.yaml" },
+        { 2, "--rules and --bits exclude each other", "exact --rules --bits D/one.yaml" },
         { 2, "--instances", "exact --rules --instances 0" },
-        { 2, "unexpected argument", "exact D/one.yaml D/three.yaml" },
+        { 2, "expected one experiment's file", "exact D/one.yaml D/three.yaml" },
         { 1, "expected a drafter other than `none`", "exact D/none.yaml --db D/mistake.db" },
         { 2, "no_target.yaml:2:17: model: absent.gguf", "exact D/no_target.yaml --db D/mistake.db" },
         { 1, "absent.gguf", "exact D/no_draft.yaml --db D/mistake.db" },
