@@ -237,7 +237,7 @@ class _Draft(plugins.Draft):
         parent = self._last if parent is None else parent
         if parent == -1:
             return -1
-        row = self._row(q)  # as above
+        row = self._row(q)  # kept by its name, too
         return self._added(self._owner.library.sample(self._draft, parent, row.ctypes.data))
 
     def token(self, node: int) -> int:
