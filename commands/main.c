@@ -36,7 +36,7 @@ static const struct {
     { "heads", "accuracy of drafters on the target's texts, by depth and rank", command_heads },
     { "list", "list drafters, rules and sampling stages with their options", command_list },
 };
-enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+enum { COMMANDS = sizeof(commands) / sizeof(commands[0]), MAX_WORDS = 4096 };
 
 // Words that were commands, and what does their work.
 static const struct {
@@ -99,28 +99,56 @@ static int tool_of(int argc, char **argv)
     return -1;
 }
 
-// In a checkout, build/CONFIGURATION/speclab hands such words to `run`. It does so once: SPECLAB_TOOL says that it has.
-static void hand_over(char **argv)
+// In a checkout, build/CONFIGURATION/speclab hands such words to `run`, and elsewhere to the package if that started it
+// and so set SPECLAB_PYTHON. It does so once: SPECLAB_TOOL says that it has. words: those of the call, NULL behind them.
+static void hand_over(char *const *words)
 {
-    char root[PATH_MAX];
+    char root[PATH_MAX], *python = getenv("SPECLAB_PYTHON");
     const ssize_t n = readlink("/proc/self/exe", root, sizeof(root) - 1);
     root[n > 0 ? n : 0] = '\0';
     for (int up = 0; up < 3; up++) {
         char *slash = strrchr(root, '/');
-        if (slash == NULL)
-            return;
-        *slash = '\0';
+        *(slash != NULL ? slash : root) = '\0';
     }
     char *script = xformat("%s/run", root), *package = xformat("%s/python/speclab/words", root);
-    if (getenv("SPECLAB_TOOL") == NULL && access(script, X_OK) == 0 && access(package, R_OK) == 0) {
+    const bool checkout = access(script, X_OK) == 0 && access(package, R_OK) == 0;
+    char *argv[MAX_WORDS] = { script };
+    int to = 1;
+    if (!checkout) {
+        argv[0] = python;
+        argv[to++] = "-m";
+        argv[to++] = "speclab";
+    }
+    while (*words != NULL && to < MAX_WORDS - 1)
+        argv[to++] = *words++;
+    if (getenv("SPECLAB_TOOL") == NULL && *words == NULL && argv[0] != NULL) {
         setenv("SPECLAB_TOOL", "1", 1);
         signal(SIGPIPE, SIG_DFL);
         signal(SIGXFSZ, SIG_DFL);
-        argv[0] = script;
-        execv(script, argv);
+        execvp(argv[0], argv);
     }
     free(package);
     free(script);
+}
+
+static char **given; // the words of the call
+
+// An experiment's file may name the plugin: then --plugin names it, too, in the call that is handed over.
+static void begin_in_python(const char *file)
+{
+    char *words[MAX_WORDS] = { NULL };
+    int n = 0, to = 0;
+    bool is_given = false;
+    for (; given[n] != NULL; n++)
+        is_given = is_given || ends_with(given[n], file);
+    for (int i = 0; i < n && to < MAX_WORDS - 3; i++) {
+        words[to++] = given[i];
+        if (i == 0 && !is_given) {
+            words[to++] = "--plugin";
+            words[to++] = (char *)(uintptr_t)file;
+        }
+    }
+    hand_over(words);
 }
 
 static int fail_tool(int i)
@@ -248,9 +276,12 @@ int speclab_main(int argc, char **argv)
     // So does the file size limit (`ulimit -f`), whose signal would end the process in the middle of a write.
     signal(SIGXFSZ, SIG_IGN);
     mapped_catch_faults();
-    if (plugin_needs_python(argc, argv))
-        hand_over(argv);
     struct error err;
+    static char **words; // argv as it was
+    words = xcalloc((size_t)argc + 1, sizeof(*words));
+    memcpy(words, argv, (size_t)argc * sizeof(*words));
+    given = words + 1;
+    plugins_without_python(begin_in_python);
     if (!plugins_take(&argc, argv, &err))
         return command_fail(&self, &err);
     const char *word = argc > 1 ? argv[1] : NULL;
@@ -260,7 +291,7 @@ int speclab_main(int argc, char **argv)
     }
     const int tool = tool_of(argc, argv);
     if (tool >= 0) {
-        hand_over(argv);
+        hand_over(argv + 1);
         return fail_tool(tool);
     }
     for (int i = 0; i < COMMANDS; i++)

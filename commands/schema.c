@@ -260,10 +260,13 @@ static struct json *cells(void)
 static void add_other_keys(struct json *properties, const char *part)
 {
     if (part == NULL)
-        json_add(properties,
-                 JSON("seed", json_object_of(JSON("type", "integer"), JSON("minimum", 0),
-                                             JSON("description", "seed of all random numbers; default: 0"))),
-                 JSON("cells", cells()));
+        json_add(
+            properties,
+            JSON("seed", json_object_of(JSON("type", "integer"), JSON("minimum", 0),
+                                        JSON("description", "seed of all random numbers; default: 0"))),
+            JSON("plugins", json_object_of(JSON("type", "array"), JSON("items", typed("string")),
+                                           JSON("description", "files of drafters and rules, as --plugin takes them"))),
+            JSON("cells", cells()));
     else if (strcmp(part, "prompts") == 0)
         json_set(
             properties, "chat",

@@ -10,10 +10,16 @@
 #include "core/registry.h"
 
 static bool (*load_python)(const char *file, char *why, size_t size);
+static void (*without_python)(const char *file);
 
 void speclab_python_plugins(bool (*load)(const char *file, char *why, size_t size))
 {
     load_python = load;
+}
+
+void plugins_without_python(void (*begin_anew)(const char *file))
+{
+    without_python = begin_anew;
 }
 
 // Where this code is in a library that was opened with local names, as Python opens it, plugins find its functions only
@@ -49,6 +55,8 @@ static bool load_shared(const char *file, struct error *err)
 static bool load_in_python(const char *file, struct error *err)
 {
     char why[sizeof(err->text)] = "";
+    if (load_python == NULL && without_python != NULL)
+        without_python(file);
     if (load_python == NULL)
         return fail(err,
                     "%s: a plugin in Python needs Python: ./run COMMAND --plugin %s, or python -m speclab COMMAND ..",
@@ -72,7 +80,7 @@ bool plugin_load(const char *file, struct error *err)
 {
     const bool python = ends_with(file, ".py");
     if (!python && !ends_with(file, ".so"))
-        return fail_usage(err, "--plugin: expected a file that ends with .so or .py, found \"%s\"", file);
+        return fail_usage(err, "a plugin: expected a file that ends with .so or .py, found \"%s\"", file);
     size_t n;
     char *bytes = file_text(file, &n, err);
     if (bytes == NULL)
@@ -115,14 +123,4 @@ bool plugins_take(int *argc, char **argv, struct error *err)
     }
     argv[ *argc = kept] = NULL;
     return true;
-}
-
-bool plugin_needs_python(int argc, char **argv)
-{
-    for (int i = 0, next; i < argc && strcmp(argv[i], "--") != 0; i += next) {
-        const char *file = plugin_at(i, argc, argv, &next);
-        if (file != NULL && ends_with(file, ".py"))
-            return load_python == NULL;
-    }
-    return false;
 }

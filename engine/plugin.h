@@ -55,8 +55,9 @@ bool plugins_take(int *argc, char **argv, struct error *err);
 // Python loads a plugin by this function, which writes a sentence to why (size) and returns false on failure. NULL:
 // there is no Python in the process.
 void speclab_python_plugins(bool (*load)(const char *file, char *why, size_t size));
-bool plugin_needs_python(int argc,
-                         char **argv); // whether --plugin names a .py file, and there is no Python in the process
+// Called with the file of a plugin in Python before loading it fails, as there is no Python in the process: it may
+// start the program anew where there is. NULL: nothing is called.
+void plugins_without_python(void (*begin_anew)(const char *file));
 
 #ifdef __cplusplus
 }

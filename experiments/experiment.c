@@ -16,6 +16,7 @@
 #include "core/options.h"
 #include "core/settings.h"
 #include "core/tensor.h"
+#include "engine/plugin.h"
 #include "experiments/cells.h"
 #include "experiments/replay/packed_rows.h"
 #include "experiments/sweep/cell_lists.h"
@@ -25,6 +26,13 @@
 #include "models/paths.h"
 
 enum { MAX_STOPS = 16, MAX_CONTEXT = 1 << 24 };
+
+// A path of the file: one that does not begin with / is relative to the file's folder. The caller frees it.
+static char *path_in(const struct experiment *e, const char *path)
+{
+    const bool as_is = *path == '/' || strcmp(e->folder, ".") == 0;
+    return xformat("%s%s%s", as_is ? "" : e->folder, as_is ? "" : "/", path);
+}
 
 // ---- keys with a scalar value
 
@@ -85,10 +93,29 @@ static bool read_part(struct experiment *e, const char *key, bool required, cons
     return (*s == NULL || settings_is_map(*s, key, keys, err)) && options_take(*s, key, table, e, err);
 }
 
+// Loads the files of the list `plugins` as --plugin does. What they register is known to the keys read after it.
+static bool load_plugins(const struct experiment *e, const struct settings *plugins, struct error *err)
+{
+    if (plugins != NULL && plugins->kind != SETTINGS_LIST)
+        return settings_fail(err, plugins, "plugins: expected a list of files, as in [idea.py], found %s",
+                             settings_described(plugins));
+    bool ok = true;
+    for (int i = 0; ok && plugins != NULL && i < plugins->n; i++) {
+        const char *name;
+        struct error why;
+        if (!settings_text(plugins->item[i], "plugins", &name, err))
+            return false;
+        char *path = path_in(e, name);
+        ok = plugin_load(path, &why) || settings_fail(err, plugins->item[i], "plugins: %s", why.text);
+        free(path);
+    }
+    return ok;
+}
+
 static bool read_file(struct experiment *e, struct error *err)
 {
-    static const char *const keys[] = { "name",   "target", "threads", "prompts",       "limits", "seed",
-                                        "repeat", "record", "cells",   "share_prompts", "x-*",    NULL };
+    static const char *const keys[] = { "name",   "target", "threads",       "prompts", "limits", "seed", "repeat",
+                                        "record", "cells",  "share_prompts", "plugins", "x-*",    NULL };
     const struct settings *seed = settings_get(e->file, "seed");
     long long v = 0;
     cpu_set_t allowed;
@@ -193,8 +220,7 @@ static bool read_chat(struct experiment *e, const struct settings *s, struct err
     if (name != NULL && name->kind != SETTINGS_SCALAR)
         return settings_fail(err, name, "chat: expected a name, a file, or {template: .., variables: {..}}");
     const char *text = name != NULL ? name->text : "auto";
-    const bool beside = choice_index(CHAT_NAMES, text) < 0 && *text != '/' && strcmp(e->folder, ".") != 0;
-    e->chat = xformat("%s%s%s", beside ? e->folder : "", beside ? "/" : "", text);
+    e->chat = choice_index(CHAT_NAMES, text) < 0 ? path_in(e, text) : xstrdup(text);
     e->chat_variables = variables != NULL ? template_variables(variables, err) : NULL;
     if (variables != NULL && e->chat_variables == NULL)
         return false;
@@ -207,8 +233,7 @@ static bool read_prompts(struct experiment *e, struct error *err)
     const struct settings *s;
     if (!read_part(e, "prompts", true, keys, prompts_keys, &s, err) || !read_chat(e, settings_get(s, "chat"), err))
         return false;
-    bool as_is = *e->prompts_file == '/' || strcmp(e->folder, ".") == 0;
-    char *path = xformat("%s%s%s", as_is ? "" : e->folder, as_is ? "" : "/", e->prompts_file);
+    char *path = path_in(e, e->prompts_file);
     bool ok = access(path, R_OK) == 0
                   ? prompts_read(path, e->limit, e->per_category, &e->prompts, err)
                   : settings_fail(err, settings_get(s, "file"), "file: %s: %s", path, strerror(errno));
@@ -295,7 +320,7 @@ static bool find_targets(const struct experiment *e, struct error *err)
 
 static struct experiment *read_or_free(struct experiment *e, struct error *err)
 {
-    if (e->file != NULL && read_file(e, err) && read_limits(e, err) && read_record(e, err) && cell_lists_read(e, err) &&
+    if (read_file(e, err) && read_limits(e, err) && read_record(e, err) && cell_lists_read(e, err) &&
         find_targets(e, err) && read_prompts(e, err))
         return e;
     experiment_free(e);
@@ -368,11 +393,13 @@ struct experiment *experiment_load_with(const char *path, const char *const *set
     e->path = xstrdup(path);
     e->folder = folder_of(path);
     e->file = yaml_read(e->path, err); // its settings borrow the path
-    for (int i = 0; i < n && e->file != NULL; i++)
-        if (!set_value(e->file, set[i], err)) {
-            experiment_free(e);
-            return NULL;
-        }
+    bool ok = e->file != NULL;
+    for (int i = 0; i < n && ok; i++)
+        ok = set_value(e->file, set[i], err);
+    if (!ok || !load_plugins(e, settings_get(e->file, "plugins"), err)) {
+        experiment_free(e);
+        return NULL;
+    }
     struct error why;
     struct text sets = { 0 };
     for (int i = 0; i < n; i++)

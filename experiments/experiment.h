@@ -11,7 +11,7 @@ struct settings;
 struct store;
 
 // The mappings of an experiment's file that have a table of keys, ended by an entry without keys. experiment.c and
-// sweep/cell_lists.c read the keys whose values no table can describe (seed, rows, stop, chat, cells).
+// sweep/cell_lists.c read the keys whose values no table can describe (seed, plugins, rows, stop, chat, cells).
 struct experiment_part {
     const char *key; // NULL: the file itself
     const struct option *keys;
@@ -24,7 +24,7 @@ struct experiment *experiment_load(const char *path, struct error *err);
 // experiment exists; a number in place of a key is an index of a list, from 0; the value is YAML.
 struct experiment *experiment_load_with(const char *path, const char *const *set, int n, struct error *err);
 // Makes an experiment from parsed settings, which it owns from then on, also after failure. The names of their files
-// must remain valid. path: for messages.
+// must remain valid. path: for messages. Their key `plugins` has no effect: what a database names is not loaded.
 struct experiment *experiment_of(struct settings *file, const char *path, const char *folder, struct error *err);
 void experiment_free(struct experiment *e);
 // Runs what the database lacks. stop: a signal handler sets it, and it is read between steps; then finished sequences

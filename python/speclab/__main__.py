@@ -45,6 +45,8 @@ def has_plugin(given: list[str]) -> bool:
 
 def main() -> int:
     given = sys.argv[1:]
+    if files.checkout() is None:  # else `run` chooses it: the engine hands back what it meets in an experiment's file
+        os.environ.setdefault("SPECLAB_PYTHON", sys.executable)
     if is_here(given):
         if _INTERRUPTIBLE:
             signal.signal(signal.SIGINT, signal.default_int_handler)

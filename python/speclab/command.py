@@ -174,6 +174,7 @@ def call(word: str, words: Sequence[str]) -> int:
     """Runs a word of speclab.words and returns its exit status: 0 success, 1 failure, 2 wrong usage, 130 interrupted.
     """
     _occupy_streams()
+    os.environ.pop("SPECLAB_TOOL", None)  # the engine that this word calls may hand over a plugin in Python
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # exceeding a file size limit is then a failed write
     sys.stdout = PrintableStream(sys.__stdout__)
     try:

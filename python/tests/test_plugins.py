@@ -472,6 +472,42 @@ def test_only_cells_of_plugins_have_their_source_in_the_hash(experiment):
     assert a["repeat"] != b["repeat"] and a["fails"] != b["fails"]
 
 
+def test_an_experiment_names_its_plugins(experiment):
+    """The file is that of --plugin, relative to the experiment's folder, with the same cells."""
+    (experiment / "lab").mkdir()
+    (experiment / "lab" / "idea.py").write_text(REPEAT + FAILS.replace("> 60", "> 600"))
+    (experiment / "lab" / "table.py").write_text("import speclab\n" + FAILS.replace("Fails", "Other"))
+    plain = (experiment / "e.yaml").read_text().replace("prompts.jsonl", "../prompts.jsonl")
+    (experiment / "lab" / "e.yaml").write_text(plain)
+    assert call("run", "lab/e.yaml", "--plugin", "lab/idea.py", "--db", "a.db", cwd=experiment).status == 0
+    (experiment / "lab" / "e.yaml").write_text("plugins: [idea.py, table.py]\n" + plain)
+    for n, name in enumerate(("b.db", "c.db")):  # c.db: named twice, which has no effect
+        done = call("run", "lab/e.yaml", *["--plugin", "lab/idea.py"][: 2 * n], "--db", name, cwd=experiment, env={"SPECLAB_PYTHON": sys.executable})
+        assert done.status == 0, done.err
+    a, b, c = (dict(sqlite3.connect(experiment / f"{n}.db").execute("SELECT drafter, cell FROM run").fetchall()) for n in "abc")
+    assert a == b == c and {"none", "ngram", "repeat", "fails"} == set(a)
+    assert texts(experiment / "a.db") == texts(experiment / "b.db") == texts(experiment / "c.db")
+    # A database does not say what code runs: a run again takes --plugin.
+    run = sqlite3.connect(experiment / "b.db").execute("SELECT id FROM run WHERE drafter = 'repeat'").fetchone()[0]
+    again = ["run", "--again", run, "--db", "b.db", "--no-probe"]
+    done = call(*again, cwd=experiment)
+    assert done.status == 1 and re.search('run.settings:.*drafter.*"repeat"', done.err), done
+    done = call(*again, "--plugin", "lab/idea.py", cwd=experiment)
+    assert "inputs     are the same" in done.out, done
+
+
+def test_wrong_plugins_of_an_experiment_are_named_with_their_place(experiment):
+    plain = (experiment / "e.yaml").read_text()
+    for given, said in [("[missing.py]", r"e.yaml:1:11: plugins: .*missing.py: No such file or directory"),
+                        ("idea.py", r'e.yaml:1:10: plugins: expected a list of files, as in \[idea.py\], found idea.py'),
+                        ("[idea.c]", r"e.yaml:1:11: plugins: .*expected a file that ends with .so or .py, found \"idea.c\""),
+                        ("[{a: 1}]", r"e.yaml:1:11: plugins: expected a")]:  # fmt: skip
+        (experiment / "e.yaml").write_text(f"plugins: {given}\n{plain}")
+        done = program("run", "e.yaml", "--db", "r.db", cwd=experiment)
+        assert done.status == 2 and re.search(said, done.err), done.err
+        assert not (experiment / "r.db").exists()
+
+
 def test_ctrl_c_ends_a_plugin_that_never_returns_and_loses_nothing(experiment):
     loop = FAILS.replace('raise ValueError("a long text")', 'open("stuck", "w").close()\n            while True: pass')
     (experiment / "idea.py").write_text(REPEAT + loop)

@@ -239,11 +239,10 @@ while IFS=$'\002' read -r page line language text; do
     yaml)
         commands=$((commands + 1))
         if [[ $text = name:* || $text = *$'\n'name:* ]]; then printf '%s' "$text"; else header ''; printf '%s' "$text"; fi >experiments/page.yaml
-        # "# NAME.yaml, with --plugin NAME.py": the page's commands use this file.
-        words=experiments/page.yaml
-        [[ ! $text =~ ^#\ ([a-z]+\.yaml),\ with\ (--plugin\ [a-z]+\.py) ]] ||
-            { words="${BASH_REMATCH[1]} ${BASH_REMATCH[2]}"; mv experiments/page.yaml "${BASH_REMATCH[1]}"; }
-        fails "$place" "speclab run $words --dry-run"
+        # "# NAME.yaml": the page's commands use this file.
+        name=experiments/page.yaml
+        [[ ! $text =~ ^#\ ([a-z]+\.yaml)$'\n' ]] || { name=${BASH_REMATCH[1]}; mv experiments/page.yaml "$name"; }
+        fails "$place" "speclab run $name --dry-run"
         ;;
     sql)
         commands=$((commands + 1))

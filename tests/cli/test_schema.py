@@ -65,6 +65,7 @@ prompts: {file: p.jsonl, chat: none}
 limits: {new_tokens: 4, context: 64, stop: [a, b]}
 record: {rows: full}
 seed: 3
+plugins: []
 x-models: [anything]
 cells:
   sampling: [{temperature: 0}, {temperature: {from: 0.5, to: 1, step: 0.5}, top_k: 3}]
@@ -78,6 +79,8 @@ cells:
 WRONG = [  # a part of the file above, and what stands in its place
     ("seed: 3", "sead: 3"),
     ("seed: 3", "seed: -1"),
+    ("plugins: []", "plugins: idea.py"),
+    ("plugins: []", "plugins: [[idea.py]]"),
     ("seed: 3", "threads: many"),
     ("seed: 3", "repeat: 0"),
     ("seed: 3", "share_prompts: 7"),

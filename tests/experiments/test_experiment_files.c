@@ -247,14 +247,14 @@ static void bad_experiments_are_refused_with_line_and_column(void **state)
     } cases[] = {
         { "- 1\n",
           "x.yaml:1:1: an experiment: expected a mapping (name, target, threads, prompts, limits, seed, repeat, record, "
-          "cells, share_prompts, x-*), found a list" },
+          "cells, share_prompts, plugins, x-*), found a list" },
         { "target: {model: target.gguf}\nprompts: {file: p.jsonl}\n",
           "x.yaml:1:1: an experiment needs \"name\" (one line)" },
         { "name: x\nprompts: {file: p.jsonl}\n", "x.yaml:1:1: an experiment needs the key \"target\"" },
         { "name: x\ntarget: {model: target.gguf}\n", "x.yaml:1:1: an experiment needs the key \"prompts\"" },
         { HEAD "sead: 1\n",
           "x.yaml:4:1: an experiment has no key \"sead\" (it has: name, target, threads, prompts, limits, seed, "
-          "repeat, record, cells, share_prompts, x-*); did you mean seed?" },
+          "repeat, record, cells, share_prompts, plugins, x-*); did you mean seed?" },
         { HEAD "seed: -1\n", "x.yaml:4:7: seed: expected an integer from 0 to 9223372036854775807, found -1" },
         { HEAD "seed: one\n", "x.yaml:4:7: seed: expected an integer, found \"one\"" },
         { HEAD "seed: 99999999999999999999\n",
