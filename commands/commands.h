@@ -6,6 +6,8 @@
 
 struct error;
 struct experiment;
+struct json;
+struct option;
 struct store;
 
 // The program: a command in argv[1] and its words, NULL behind them. Returns the exit status. Once in a process.
@@ -21,7 +23,11 @@ int command_bench(int argc, char **argv);    // bench/bench_command.c
 int command_list(int argc, char **argv);     // list_command.c
 int command_exact(int argc, char **argv);    // exact/exact_command.c
 int command_heads(int argc, char **argv);    // heads.c
-int command_schema(int argc, char **argv);   // schema.c
+
+// The registered drafters, rules and stages, only: those of this name, NULL: all; and a table of options, an array
+// (list_command.c).
+struct json *registries_json(const char *only);
+struct json *options_json(const struct option *o);
 
 // Prints cells, memory and estimated time without running anything (dry_run.c). s: for times and stored results; NULL:
 // none.

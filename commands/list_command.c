@@ -126,7 +126,7 @@ static void print_text(const char *only)
 
 // ---- for programs
 
-static struct json *options_json(const struct option *o)
+struct json *options_json(const struct option *o)
 {
     struct json *list = json_new_array();
     for (; o != NULL && o->name != NULL; o++) {
@@ -157,7 +157,7 @@ static struct json *rule_json(const struct rule *r)
     return j;
 }
 
-static void print_json(const char *only)
+struct json *registries_json(const char *only)
 {
     struct json *d = json_new_array(), *r = json_new_array(), *s = json_new_array();
     for (int i = 0; drafter_types[i] != NULL; i++) {
@@ -175,7 +175,7 @@ static void print_json(const char *only)
     for (int i = 0; stages[i] != NULL; i++)
         if (is_listed(only, stages[i]->name))
             json_push(s, entry_json(stages[i]->name, stages[i]->summary, stages[i]->option));
-    json_print(json_object_of(JSON("drafters", d), JSON("rules", r), JSON("stages", s)), stdout);
+    return json_object_of(JSON("drafters", d), JSON("rules", r), JSON("stages", s));
 }
 
 static int fail_name(const struct usage *u, const char *name)
@@ -222,6 +222,9 @@ int command_list(int argc, char **argv)
     const char *only = n > 0 ? operand[0] : NULL;
     if (only != NULL && !is_known(only))
         return fail_name(&u, only);
-    (as_json ? print_json : print_text)(only);
+    if (as_json)
+        json_print(registries_json(only), stdout);
+    else
+        print_text(only);
     return command_done(&u);
 }

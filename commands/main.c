@@ -9,13 +9,15 @@
 
 #include "commands/command_line.h"
 #include "commands/commands.h"
-#include "commands/completion.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/memory.h"
 #include "core/names.h"
 #include "core/printable.h"
+#include "engine/engine.h"
 #include "engine/plugin.h"
 #include "experiments/environment.h"
+#include "experiments/experiment.h"
 #include "core/files/mapped.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/isa.h"
@@ -80,6 +82,8 @@ static const struct {
     { "report", "--figure", NULL },
     { "tune", NULL, "search the settings of drafters for a target and machine" },
     { "compare", NULL, "results of vLLM, SGLang, llama.cpp, Spec-Bench, papers and speclab in one table" },
+    { "completion", NULL, NULL },
+    { "schema", NULL, NULL },
     { NULL, NULL, NULL },
 };
 
@@ -237,23 +241,50 @@ static void print_version(void)
     devices_destroy(d);
 }
 
-// What is no command, but answered by the program itself. Returns -1: it is none of these words.
-static int answer(int argc, char **argv)
+// ---- what the package makes schemas and completion of: `speclab --tables`
+
+static void put_flags(const struct usage *u, void *to)
 {
-    const char *word = argv[1];
-    struct word words[COMMANDS + sizeof(tools) / sizeof(tools[0])] = { { 0 } };
-    for (int i = 0; i < COMMANDS; i++)
-        words[i] = (struct word){ commands[i].name, commands[i].function, NULL };
+    for (const struct flag *f = u->flags; f->name != NULL; f++)
+        json_push(to, json_object_of(JSON("name", f->name), JSON("argument", f->argument)));
+}
+
+static struct json *words_json(void)
+{
+    struct json *list = json_new_array();
+    for (int i = 0; i < COMMANDS; i++) {
+        char *argv[] = { (char *)(uintptr_t)commands[i].name, NULL };
+        struct json *flags = json_new_array();
+        usage_observe(put_flags, flags);
+        commands[i].function(1, argv);
+        json_push(list, json_object_of(JSON("name", commands[i].name), JSON("flags", flags)));
+    }
+    usage_observe(NULL, NULL);
+    return list;
+}
+
+static void print_tables(void)
+{
+    struct json *j = registries_json(NULL), *of_package = json_new_array(), *parts = json_new_array();
     for (int i = 0; tools[i].name != NULL; i++)
-        words[COMMANDS + i] = (struct word){ tools[i].name, NULL, tools[i].option };
+        json_push(of_package, json_object_of(JSON("name", tools[i].name), JSON("option", tools[i].option)));
+    for (const struct experiment_part *p = experiment_parts; p->keys != NULL; p++)
+        json_push(parts, json_object_of(JSON("key", p->key), JSON("required", json_new_bool(p->required)),
+                                        JSON("options", options_json(p->keys))));
+    json_print(json_add(j, JSON("words", words_json()), JSON("tools", of_package), JSON("experiment", parts),
+                        JSON("max_batch", MAX_SLOTS)),
+               stdout);
+}
+
+// What is no command, but answered by the program itself. Returns -1: it is none of these words.
+static int answer(const char *word)
+{
     if (strcmp(word, "--version") == 0)
         print_version();
     else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
         print_usage(stdout);
-    else if (strcmp(word, "completion") == 0)
-        return command_completion(words, argc - 1, argv + 1);
-    else if (strcmp(word, "schema") == 0)
-        return command_schema(argc - 1, argv + 1);
+    else if (strcmp(word, "--tables") == 0)
+        print_tables();
     else
         return -1;
     return command_done(&self);
@@ -291,7 +322,7 @@ int speclab_main(int argc, char **argv)
     }
     const int tool = tool_of(argc, argv);
     if (tool >= 0) {
-        hand_over(argv + 1);
+        hand_over(given);
         return fail_tool(tool);
     }
     for (int i = 0; i < COMMANDS; i++)
@@ -304,7 +335,7 @@ int speclab_main(int argc, char **argv)
             stdout = plain;
             return status;
         }
-    const int status = answer(argc, argv);
+    const int status = answer(word);
     return status >= 0 ? status : unknown_command(word);
 }
 

@@ -1,16 +1,17 @@
 """engine - calls the engine's program; its message on stderr becomes a Fault. It needs the standard library alone."""
 
+import argparse
 import json
 import queue
 import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from speclab import files
-from speclab.command import Fault, Misuse
+from speclab.command import Fault, Misuse, Options
 from speclab.printable import printable
 
 
@@ -33,6 +34,14 @@ def call(*words: str, lines: Iterable[Any] | None = None) -> str:
 def objects(*words: str, lines: Iterable[Any] | None = None) -> list[Any]:
     """Returns the JSON values of `call`, one a line."""
     return [json.loads(line) for line in call(*words, lines=lines).split("\n") if line]
+
+
+def tables(options: Options, words: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
+    """Reads a word's options with --plugin among them. Returns them, and the engine's tables of words, drafters, rules,
+    stages and keys of experiments, with what the plugins add."""
+    options.add_argument("--plugin", metavar="FILE", action="append", default=[], help="also what this plugin registers")
+    got = options.read(words)
+    return got, json.loads(call("--tables", *(word for file in got.plugin for word in ("--plugin", file))))
 
 
 def say(text: str) -> None:

@@ -496,6 +496,16 @@ def test_an_experiment_names_its_plugins(experiment):
     assert "inputs     are the same" in done.out, done
 
 
+def test_the_schema_and_completion_have_what_plugins_register(idea):
+    env = {"SPECLAB_PYTHON": sys.executable}
+    schema = json.loads(call("schema", "--plugin", "idea.py", cwd=idea, env=env).out)
+    conditions = schema["definitions"]["drafter"]["anyOf"][1]["allOf"]
+    repeat = next(c["then"] for c in conditions if c["if"]["properties"]["kind"]["const"] == "repeat")
+    assert set(repeat["properties"]) == {"kind", "zip", "length", "period", "tokens"}
+    script = call("completion", "bash", "--plugin", "idea.py", cwd=idea, env=env).out
+    assert "drafter:repeat) printf '%s\\n' 'period=' 'tokens=' ;;" in script
+
+
 def test_wrong_plugins_of_an_experiment_are_named_with_their_place(experiment):
     plain = (experiment / "e.yaml").read_text()
     for given, said in [("[missing.py]", r"e.yaml:1:11: plugins: .*missing.py: No such file or directory"),

@@ -115,6 +115,13 @@ def test_other_words_are_the_engine_s(speclab):
     assert unknown.status == 2 and "did you mean list?" in unknown.err
 
 
+def test_wrong_calls_of_schema_and_completion_are_refused(speclab):
+    refused(speclab("completion", "fish"), 'expected bash or zsh, found "fish"', 2)
+    refused(speclab("completion"), "missing argument: bash|zsh", 2)
+    refused(speclab("schema", "x"), 'unexpected argument "x"', 2)
+    refused(speclab("schema", "--plugin", "missing.so"), "missing.so: No such file or directory")
+
+
 def test_the_program_hands_words_of_the_package_to_run(monkeypatch):
     if not os.environ["SPECLAB_PROGRAM"].startswith(f"{ROOT}/build/"):
         pytest.skip("the program is not in the checkout's build folder")

@@ -33,8 +33,6 @@ static const char *const commands[] = {
     "list ngram",
     "list blockwise",
     "list temperature --json",
-    "completion --help",
-    "schema --help",
     "inspect HERE/target --no-probe",
     "inspect HERE/target.gguf --no-probe --context 10",
     "inspect HERE/padded --no-probe --tensors",

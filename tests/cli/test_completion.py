@@ -36,6 +36,9 @@ CASES = [  # typed before the tab; the words after it
     ("run my-exp", "run my-experiment.yaml"),
     ("run --db my-data", "run --db my-database.db"),
     ("inspect m --tok", "inspect m --tokenize"),
+    ("list --plug", "list --plugin"),
+    ("list --plugin my-pl", "list --plugin my-plugin.py"),
+    ("run --plugin=my-pl", "run --plugin=my-plugin.py"),
 ]
 
 
@@ -75,17 +78,19 @@ def check(name, words, setup, folder):
 
 
 def main():
-    speclab, bad, shells = os.path.abspath(sys.argv[1]), 0, 0
+    here, bad, shells = os.path.dirname(os.path.abspath(__file__)), 0, 0
+    os.environ |= {"SPECLAB_PROGRAM": os.path.abspath(sys.argv[1]), "PYTHONPATH": f"{here}/../../python"}
+    script = f"source <({sys.executable} -B -m speclab completion"
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("my-experiment.yaml", "my-database.db"):
+        for name in ("my-experiment.yaml", "my-database.db", "my-plugin.py"):
             open(os.path.join(folder, name), "w").close()
         for name, words, setup in [
-            ("bash", ["bash", "--norc", "--noprofile", "-i"], "bind 'set bell-style none'; source <('{}' completion bash)"),
-            ("zsh", ["zsh", "-f", "-i"], "PS1='$ '; autoload -Uz compinit; compinit -u -D; source <('{}' completion zsh)"),
+            ("bash", ["bash", "--norc", "--noprofile", "-i"], f"bind 'set bell-style none'; {script} bash)"),
+            ("zsh", ["zsh", "-f", "-i"], f"PS1='$ '; autoload -Uz compinit; compinit -u -D; {script} zsh)"),
         ]:
             if shutil.which(name):
                 shells += 1
-                bad += check(name, words, setup.format(speclab), folder)
+                bad += check(name, words, setup, folder)
     if bad:
         sys.exit(1)
     print(f"{len(CASES)} lines in each of {shells} shells")

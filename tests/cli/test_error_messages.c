@@ -95,8 +95,6 @@ static void usage_errors_are_one_sentence_and_status_2(void **state)
         { "generate %s --rule rejektion x", "; did you mean rejection?" },
         { "list ngrm", "there is no drafter, rule or sampling stage \"ngrm\"; did you mean ngram?" },
         { "list x y", "unexpected argument \"y\"" },
-        { "completion fish", "expected bash or zsh, found \"fish\"" },
-        { "schema x", "unexpected argument" },
         { "tokenize %s", "tokenize is now speclab inspect MODEL [FILE.jsonl] --tokenize" },
         { "score %s", "score is now speclab inspect MODEL [FILE.jsonl] --score" },
         { "repro 3", "repro is now speclab run --again RUN" },

@@ -26,7 +26,8 @@ def run(*words):
     return subprocess.run([speclab, *words], capture_output=True, text=True)
 
 
-schema = json.loads(run("schema").stdout)
+package = os.environ | {"SPECLAB_PROGRAM": speclab, "PYTHONPATH": f"{source}/python"}
+schema = json.loads(subprocess.run([sys.executable, "-B", "-m", "speclab", "schema"], env=package, capture_output=True, check=True).stdout)
 jsonschema.Draft7Validator.check_schema(schema)
 validator = jsonschema.Draft7Validator(schema)
 faults = []
