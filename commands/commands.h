@@ -8,6 +8,7 @@ struct error;
 struct experiment;
 struct json;
 struct option;
+struct shard;
 struct store;
 
 // The program: a command in argv[1] and its words, NULL behind them. Returns the exit status. Once in a process.
@@ -32,3 +33,7 @@ struct json *options_json(const struct option *o);
 // Prints cells, memory and estimated time without running anything (dry_run.c). s: for times and stored results; NULL:
 // none.
 bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, struct error *err);
+
+// option: "I/N" or "none"; NULL: the shard follows from Slurm's SLURM_ARRAY_TASK_ID, _COUNT, _MIN and _STEP, if they
+// are set (run_command.c).
+bool shard_read(const char *option, struct shard *to, struct error *err);

@@ -11,7 +11,7 @@
 #include "core/memory.h"
 #include "drafters/drafter.h"
 #include "experiments/cells.h"
-#include "experiments/environment.h"
+#include "experiments/machine.h"
 #include "experiments/pairs/paired_run.h"
 #include "experiments/pairs/plan.h"
 #include "experiments/progress.h"

@@ -14,7 +14,7 @@
 #include "commands/generate.h"
 #include "core/files/json_lines.h"
 #include "core/utf8.h"
-#include "experiments/environment.h"
+#include "experiments/machine.h"
 #include "kernels/backend.h"
 #include "models/model.h"
 #include "sampling/sampling.h"

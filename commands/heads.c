@@ -377,7 +377,7 @@ int command_heads(int argc, char **argv)
     o.stop = interrupt_catch();
     int drafters = 0;
     for (int d = 0; d < e->drafter.n; d++)
-        drafters += !experiment_is_none(e, d);
+        drafters += d != e->none;
     const bool ok = (o.json == NULL || drafters * e->sampling.n <= 1 ||
                      fail_usage(&err, "--out %s: expected one drafter and one sampling, found %d and %d in %s", o.json,
                                 drafters, e->sampling.n, operand[0])) &&

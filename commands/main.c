@@ -16,7 +16,7 @@
 #include "core/printable.h"
 #include "engine/engine.h"
 #include "engine/plugin.h"
-#include "experiments/environment.h"
+#include "experiments/machine.h"
 #include "experiments/experiment.h"
 #include "core/files/mapped.h"
 #include "kernels/backend.h"

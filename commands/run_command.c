@@ -1,5 +1,6 @@
 // run_command.c - `speclab run`: runs an experiment into a database.
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,10 +15,79 @@
 #include "experiments/experiment.h"
 #include "core/interrupt.h"
 #include "core/memory.h"
+#include "core/settings.h"
 #include "results/query.h"
 #include "results/store.h"
 
 enum { OTHERWISE = 3 }; // exit status of --again: changed inputs, other texts, or a speedup outside of the interval
+
+// ---- the shard of a process: by option or, in a job array of Slurm, by its variables
+
+static const char *variable(const char *name) // NULL: not set
+{
+    const char *s = getenv(name);
+    return s != NULL && *s != '\0' ? s : NULL;
+}
+
+// The tasks MIN, MIN + STEP, .. of an array are shards 0, 1, ..
+static bool read_slurm(struct shard *to, struct error *err)
+{
+    static const struct {
+        const char *name;
+        int least;
+        long long usual; // negative: it has to be set
+    } of[] = { { "SLURM_ARRAY_TASK_ID", 0, -1 },
+               { "SLURM_ARRAY_TASK_COUNT", 1, -1 },
+               { "SLURM_ARRAY_TASK_MIN", 0, 0 },
+               { "SLURM_ARRAY_TASK_STEP", 1, 1 } };
+    long long v[4];
+    for (int i = 0; i < 4; i++) {
+        struct error why;
+        const char *text = variable(of[i].name);
+        v[i] = of[i].usual;
+        if (text == NULL && v[i] < 0)
+            return fail(err, "%s is set and %s is not: expected both, or --shard I/N, or --shard none", of[0].name,
+                        of[i].name);
+        struct settings *s = settings_scalar(text != NULL ? text : "");
+        const bool ok = text == NULL || settings_int(s, of[i].name, of[i].least, INT_MAX, &v[i], &why);
+        settings_free(s);
+        if (!ok)
+            return fail(err, "%s (or give --shard)", why.text);
+    }
+    const long long id = v[0], count = v[1], min = v[2], step = v[3];
+    if (count == 1) // this is most probably a task that is submitted again alone
+        return fail(
+            err, "SLURM_ARRAY_TASK_COUNT is 1: expected several tasks that share the work; --shard I/N says what this "
+                 "one runs, --shard none that it is all");
+    if (count > MAX_SHARDS || id < min || (id - min) % step != 0 || (id - min) / step >= count)
+        return fail(err,
+                    "SLURM_ARRAY_TASK_ID is %lld: expected one of at most %d evenly spaced tasks, found %lld from %lld "
+                    "with step %lld; --shard I/N says what this one runs",
+                    id, MAX_SHARDS, count, min, step);
+    *to = (struct shard){ (int)((id - min) / step), (int)count, true };
+    return true;
+}
+
+bool shard_read(const char *option, struct shard *to, struct error *err)
+{
+    *to = (struct shard){ 0, 1, false };
+    if (option == NULL)
+        return variable("SLURM_ARRAY_TASK_ID") == NULL || read_slurm(to, err);
+    if (strcmp(option, "none") == 0)
+        return true;
+    char *slash, *end;
+    const long index = strtol(option, &slash, 10), of = *slash == '/' ? strtol(slash + 1, &end, 10) : 0;
+    const bool digits = option[0] >= '0' && option[0] <= '9' && *slash == '/' && slash[1] >= '0' && slash[1] <= '9';
+    if (!digits || *end != '\0' || of < 1 || of > MAX_SHARDS)
+        return fail(err, "--shard: expected I/N, as in 0/4, N up to %d, or none, found \"%s\"", MAX_SHARDS, option);
+    if (index >= of)
+        return fail(err, "--shard: expected I from 0 to %ld in I/%ld, found \"%s\": the first shard is 0", of - 1, of,
+                    option);
+    *to = (struct shard){ (int)index, (int)of, false };
+    return true;
+}
+
+// ---- running
 
 static bool exists(const char *path)
 {

@@ -1,4 +1,4 @@
-// cells.c - identity of a cell, and how its settings are shown.
+// cells.c - the values of which cells are made: how they are read, shown and matched; and the identity of a cell.
 //
 // The hash of a cell covers everything that its texts or times depend on: the resolved settings (threads, device and
 // precision included; default precision is resolved when the model opens), everything read of the checkpoints of target
@@ -9,20 +9,25 @@
 //
 //     repeat, limit, per_category   larger values add sequences to the cell; a prompt is identified by its position in
 //                                   the file, which they do not change
-//     machine, revision             columns of the row; environment.h decides whether a run may resume under others
+//     machine, revision             columns of the row; results/store.h says whether a run may resume under others
 //
 // The settings are a valid experiment file of this one cell: `speclab run` reads them.
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/error.h"
 #include "core/memory.h"
 #include "core/options.h"
 #include "core/settings.h"
+#include "core/tensor.h"
 #include "drafters/drafter.h"
 #include "experiments/cells.h"
 #include "experiments/replay/packed_rows.h"
+#include "kernels/devices.h"
 #include "kernels/backend.h"
+#include "models/kv_cache.h"
 #include "models/model.h"
 #include "sampling/sampling.h"
 #include "verifier/rules/rule.h"
@@ -154,7 +159,7 @@ char *cell_prompts(const struct loaded_experiment *o)
     return xformat("%s %s", slash != NULL ? slash + 1 : o->e->prompts_file, hash_text(o->e->prompts.hash).s);
 }
 
-// ---- canonical settings (core/options.c) as they are shown, and those of sampling
+// ---- the values of the lists under `cells`, and the targets: canonical settings (core/options.c) as they are shown
 
 static bool same_settings(const struct settings *a, const struct settings *b)
 {
@@ -221,4 +226,162 @@ char *sampling_shown(const struct settings *settings)
         settings_write(settings->item[i], &t);
     }
     return t.s;
+}
+
+// ---- how they are read
+
+#define OF_TARGET(member) offsetof(struct chosen_target, member)
+const struct option target_keys[] = {
+    { "model", OPTION_PATH, OF_TARGET(model), NULL, "a file, a folder or a name", 0, 0, NULL },
+    { "device", OPTION_PATH, OF_TARGET(device), "cpu", "where it computes", 0, 0, NULL },
+    { "activations", OPTION_CHOICE, OF_TARGET(activations), "default", "what products round their input to", 0, 0,
+      ACTIVATIONS_CHOICES },
+    { "cache", OPTION_CHOICE, OF_TARGET(cache), "default", "element type of keys and values", 0, 0, KV_CHOICES },
+    { 0 },
+};
+
+static bool read_target(const struct settings *given, struct entry *to, struct error *err)
+{
+    static const char *const keys[] = { "model", "device", "activations", "cache", NULL };
+    struct chosen_target *t = &to->target;
+    struct error why;
+    if (!settings_is_map(given, "target", keys, err) || !options_take(given, "target", target_keys, t, err))
+        return false;
+    if (!device_name_check(t->device, "device", &why))
+        return settings_fail(err, settings_get(given, "device"), "%s", why.text);
+    struct text shown = { 0 };
+    text_puts(&shown, t->model);
+    to->settings = settings_map();
+    for (const struct option *o = target_keys; o->name != NULL; o++) {
+        const struct settings *one = settings_get(given, o->name);
+        settings_put(to->settings, o->name, one != NULL ? settings_copy(one) : settings_scalar(o->default_value));
+        if (o->default_value != NULL && one != NULL && strcmp(one->text, o->default_value) != 0)
+            text_printf(&shown, ", %s %s", o->name, one->text);
+    }
+    to->shown = shown.s;
+    return true;
+}
+
+static bool read_sampling(const struct settings *given, struct entry *to, struct error *err)
+{
+    struct sampling sampling;
+    if (!sampling_read(given, &sampling, err))
+        return false;
+    sampling_free(&sampling);
+    to->settings = sampling_settings(given);
+    to->shown = sampling_shown(to->settings);
+    return true;
+}
+
+static bool read_batch(const struct settings *given, struct entry *to, struct error *err)
+{
+    long long v;
+    if (!settings_int(given, "batch", 1, MAX_SLOTS, &v, err))
+        return false;
+    to->shown = xformat("%lld", v);
+    to->settings = settings_scalar(to->shown);
+    return true;
+}
+
+static struct entry plugin_entry(const char *kind, const struct settings *given, const struct option *options)
+{
+    struct settings *s = entry_settings(kind, given, options);
+    struct entry e = { .given = given, .settings = s };
+    e.shown = entry_shown(s, options, &e.options);
+    return e;
+}
+
+static bool read_rule(const struct settings *given, struct entry *to, struct error *err)
+{
+    struct speclab_decoder *d = decoder_read(NULL, given, NULL, err);
+    if (d == NULL)
+        return false;
+    *to = plugin_entry(d->rule->name, given, d->rule->options);
+    speclab_decoder_destroy(d);
+    return true;
+}
+
+// Reads a drafter alone. The rules with which it is paired are known only when all lists are read.
+static bool read_drafter(const struct settings *given, struct entry *to, struct error *err)
+{
+    struct speclab_decoder *d = decoder_read_drafter(given, err);
+    if (d == NULL)
+        return false;
+    *to = plugin_entry(d->type->name, given, d->type->options);
+    speclab_decoder_destroy(d);
+    return true;
+}
+
+bool entry_read(int axis, const struct settings *given, struct entry *to, struct error *err)
+{
+    static bool (*const read[AXES])(const struct settings *given, struct entry *to,
+                                    struct error *err) = { read_sampling, read_batch, read_rule, read_drafter,
+                                                           read_target };
+    *to = (struct entry){ .given = given };
+    const bool ok = read[axis](given, to, err);
+    if (ok)
+        to->text = settings_line(to->settings);
+    else
+        entry_free(to);
+    return ok;
+}
+
+void entry_free(struct entry *e)
+{
+    settings_free(e->settings);
+    free(e->shown);
+    free(e->options);
+    free(e->text);
+    options_free(target_keys, &e->target);
+}
+
+// ---- which partial settings match them
+
+static bool partial_matches(const struct settings *part, const struct settings *whole);
+
+static bool same_scalar(const struct settings *a, const struct settings *b)
+{
+    struct error ignored;
+    double x, y;
+    return strcmp(a->text, b->text) == 0 || (settings_real(a, "", -INFINITY, INFINITY, &x, &ignored) &&
+                                             settings_real(b, "", -INFINITY, INFINITY, &y, &ignored) && x == y);
+}
+
+// Returns whether the scalar is any of a list's values, or the list as a text: an option that is a text takes it so
+// (core/options.c).
+static bool is_among(const struct settings *scalar, const struct settings *list)
+{
+    char *line = settings_line(list);
+    bool found = strcmp(line, scalar->text) == 0;
+    free(line);
+    for (int i = 0; i < list->n && !found; i++)
+        found = partial_matches(list->item[i], scalar);
+    return found;
+}
+
+// Returns whether settings have all that partial settings specify: {kind: small, tokens: 4} matches a drafter with all
+// its options. whole: canonical. A mapping matches one with its keys and more; a scalar for a mapping is its `kind`, or
+// a target's `model`; a list for a scalar is any of its values; 04 is 4.
+static bool partial_matches(const struct settings *part, const struct settings *whole)
+{
+    if (part->kind == SETTINGS_SCALAR && whole != NULL && whole->kind == SETTINGS_MAP)
+        whole = settings_get(whole, settings_get(whole, "kind") != NULL ? "kind" : "model");
+    if (whole == NULL)
+        return false;
+    if (part->kind == SETTINGS_LIST && whole->kind == SETTINGS_SCALAR)
+        return is_among(whole, part);
+    if (part->kind != whole->kind || (part->kind == SETTINGS_LIST && part->n != whole->n))
+        return false;
+    if (part->kind == SETTINGS_SCALAR)
+        return same_scalar(part, whole);
+    for (int i = 0; i < part->n; i++)
+        if (!partial_matches(part->item[i],
+                             part->kind == SETTINGS_LIST ? whole->item[i] : settings_get(whole, part->key[i])))
+            return false;
+    return true;
+}
+
+bool entry_matches(const struct entry *e, const struct settings *part)
+{
+    return partial_matches(part, e->settings);
 }

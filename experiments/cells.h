@@ -1,7 +1,7 @@
 // cells.h - an experiment, as its file defines it, and its cells.
 //
 //     experiment          the file, checked, with defaults filled in (experiment.c)
-//     loaded_experiment   with one of its targets; values that depend on the model are resolved (loaded_experiment.c)
+//     loaded_experiment   with one of its targets; values that depend on the model are resolved (group.c)
 //     cell                a target, and one choice from each list under `cells`: one row of table `run` (cells.c);
 //                         experiments/sweep makes the cells
 //     group               the cells that differ only in drafter or rule; they run side by side (group.c)
@@ -13,11 +13,13 @@
 #include "core/memory.h"
 #include "engine/engine.h"
 #include "engine/prompts.h"
-#include "experiments/sweep/division.h"
+#include "experiments/division.h"
 
 struct cell_runner;
 struct drafter;
+struct environment;
 struct option;
+struct runner;
 struct settings;
 struct target_cache;
 
@@ -86,15 +88,18 @@ struct experiment {
 };
 
 int experiment_batch(const struct experiment *e, int entry);
-bool experiment_is_none(const struct experiment *e, int drafter);
 // Returns the rule of the `none` with which cells of this rule are compared: one for all rules whose texts of `none`
 // are equal (rule.bonus_alone).
 int experiment_baseline_rule(const struct experiment *e, int rule);
 int experiment_turns(const struct experiment *e); // number of turns in all prompts
 
-// Reads a target, which has a value for each of its keys in the entry's settings.
-bool target_entry_read(const struct settings *given, struct entry *to, struct error *err);
-void target_entry_free(struct entry *e);
+extern const struct option target_keys[];
+// Reads a value of a list; given is borrowed as long as the entry exists. *to needs entry_free after success only.
+bool entry_read(int axis, const struct settings *given, struct entry *to, struct error *err);
+void entry_free(struct entry *e);
+// Returns whether the entry has all that partial settings specify: {kind: small, tokens: 4} matches a drafter with all
+// its options.
+bool entry_matches(const struct entry *e, const struct settings *part);
 
 // Canonical settings as reports show them. settings: entry_settings (core/options.h). table: the plugin's options.
 // *options: those that are shown, as JSON whose values are texts, {"longest": "5"}, for the caller to free(); options
@@ -128,7 +133,12 @@ void loaded_experiment_close(struct loaded_experiment *o);
 // ---- cells
 
 struct cell { // index into each list of entries
-    int sampling, batch, rule, drafter, target;
+    union {
+        struct {
+            int sampling, batch, rule, drafter, target;
+        };
+        int axis[AXES];
+    };
 };
 
 // What the lists of an experiment make of it (sweep/cell_lists.c).
@@ -187,6 +197,12 @@ struct cell_runner { // a cell with everything that decodes it
     int64_t run;              // id of its row in table run; 0: none yet
     struct recorder *recorder;
 };
+
+// Returns the environment of a cell's texts; its strings are borrowed from o and c.
+struct environment environment_of(const struct loaded_experiment *o, const struct cell_runner *c);
+// Reports a changed environment, and fails if bits may differ (results/store.h). Call it before a cell decodes
+// anything.
+bool environment_check(struct runner *r, struct cell_runner *c, struct error *err);
 
 int group_cells(const struct experiment *e, int number); // number of its cells; 0: all are left out
 // Opens the group's drafters and caches. A cell whose plugin fails is left out (g->failed).

@@ -47,15 +47,6 @@ static const struct option file_keys[] = {
       NULL },
     { 0 },
 };
-#define OF_TARGET(member) offsetof(struct chosen_target, member)
-static const struct option target_keys[] = {
-    { "model", OPTION_PATH, OF_TARGET(model), NULL, "a file, a folder or a name", 0, 0, NULL },
-    { "device", OPTION_PATH, OF_TARGET(device), "cpu", "where it computes", 0, 0, NULL },
-    { "activations", OPTION_CHOICE, OF_TARGET(activations), "default", "what products round their input to", 0, 0,
-      ACTIVATIONS_CHOICES },
-    { "cache", OPTION_CHOICE, OF_TARGET(cache), "default", "element type of keys and values", 0, 0, KV_CHOICES },
-    { 0 },
-};
 static const struct option prompts_keys[] = {
     { "file", OPTION_PATH, AT(prompts_file), NULL, "the prompts", 0, 0, NULL },
     { "limit", OPTION_INT, AT(limit), "0", "how many prompts of the file; 0: all", 0, MAX_PROMPTS, NULL },
@@ -136,33 +127,6 @@ static bool read_file(struct experiment *e, struct error *err)
 }
 
 // ---- the file's parts
-
-bool target_entry_read(const struct settings *given, struct entry *to, struct error *err)
-{
-    static const char *const keys[] = { "model", "device", "activations", "cache", NULL };
-    struct chosen_target *t = &to->target;
-    struct error why;
-    if (!settings_is_map(given, "target", keys, err) || !options_take(given, "target", target_keys, t, err))
-        return false;
-    if (!device_name_check(t->device, "device", &why))
-        return settings_fail(err, settings_get(given, "device"), "%s", why.text);
-    struct text shown = { 0 };
-    text_puts(&shown, t->model);
-    to->settings = settings_map();
-    for (const struct option *o = target_keys; o->name != NULL; o++) {
-        const struct settings *one = settings_get(given, o->name);
-        settings_put(to->settings, o->name, one != NULL ? settings_copy(one) : settings_scalar(o->default_value));
-        if (o->default_value != NULL && one != NULL && strcmp(one->text, o->default_value) != 0)
-            text_printf(&shown, ", %s %s", o->name, one->text);
-    }
-    to->shown = shown.s;
-    return true;
-}
-
-void target_entry_free(struct entry *e)
-{
-    options_free(target_keys, &e->target);
-}
 
 // Returns variables as JSON, with YAML 1.2's spellings of true, false and null. Those of YAML 1.1 are refused, since
 // Jinja would take them for texts.
@@ -304,6 +268,27 @@ static char *folder_of(const char *path)
     return slash == NULL ? xstrdup(".") : xstrndup(path, slash == path ? 1 : (size_t)(slash - path));
 }
 
+// Checks each rule with each drafter with which it has a cell.
+static bool check_pairings(const struct experiment *e, struct error *err)
+{
+    for (int r = 0; r < e->rule.n; r++)
+        for (int d = 0; d < e->drafter.n; d++) {
+            bool any = false;
+            for (int g = 0; g < groups(e) && !any; g++) {
+                struct cell c = group_cell(e, g);
+                c.rule = r;
+                c.drafter = d;
+                any = experiment_has(e, c);
+            }
+            struct speclab_decoder *pairing =
+                any ? decoder_read(e->drafter.entry[d].given, e->rule.entry[r].given, NULL, err) : NULL;
+            if (any && pairing == NULL)
+                return false;
+            speclab_decoder_destroy(pairing);
+        }
+    return true;
+}
+
 // Looks for the targets' files last, so that a file without models is checked as far as possible.
 static bool find_targets(const struct experiment *e, struct error *err)
 {
@@ -321,7 +306,7 @@ static bool find_targets(const struct experiment *e, struct error *err)
 static struct experiment *read_or_free(struct experiment *e, struct error *err)
 {
     if (read_file(e, err) && read_limits(e, err) && read_record(e, err) && cell_lists_read(e, err) &&
-        find_targets(e, err) && read_prompts(e, err))
+        check_pairings(e, err) && find_targets(e, err) && read_prompts(e, err))
         return e;
     experiment_free(e);
     return NULL;

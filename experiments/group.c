@@ -1,5 +1,8 @@
-// group.c - opens the cells that are compared with each other over one copy of the target's weights. Without a batch
-// they use one cache, one after another (verifier/target_cache.h). In a batch they take turns, and each has its own.
+// group.c - opens what decodes: a target of an experiment, and the cells that are compared with each other over one
+// copy of its weights; and records in which environment they run.
+//
+// Without a batch the cells use one cache, one after another (verifier/target_cache.h). In a batch they take turns, and
+// each has its own.
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,13 +10,174 @@
 #include "core/memory.h"
 #include "core/settings.h"
 #include "drafters/drafter.h"
+#include "engine/prompts.h"
 #include "experiments/cells.h"
 #include "experiments/expectation.h"
+#include "experiments/machine.h"
+#include "experiments/pairs/paired_run.h"
 #include "experiments/replay/packed_rows.h"
 #include "experiments/recorder.h"
 #include "kernels/backend.h"
+#include "kernels/cpu/probe.h"
 #include "models/model.h"
 #include "verifier/target_cache.h"
+
+// ---- a target: what depends on the model is resolved (chat template, context, end ids), and every prompt is checked
+// before anything runs
+
+// Returns whether a prompt is a text; chat: whether one is rendered as a chat.
+static bool has_texts(const struct experiment *e, bool chat)
+{
+    for (int i = 0; i < e->prompts.n; i++)
+        if (e->prompts.prompt[i].turn != NULL && !(chat && e->prompts.prompt[i].raw))
+            return true;
+    return false;
+}
+
+static bool resolve_text(struct loaded_experiment *o, struct error *err)
+{
+    const struct experiment *e = o->e;
+    if ((has_texts(e, false) || e->n_stop > 0) && !target_needs_text(o->target, err))
+        return false;
+    const struct chat_request chat = { .name = e->chat, .variables = e->chat_variables };
+    return !has_texts(e, true) || target_set_chat(o->target, chat, err);
+}
+
+static bool resolve_context(struct loaded_experiment *o, struct error *err)
+{
+    const struct experiment *e = o->e;
+    int max = model_shape(o->target->model)->context;
+    o->context = e->context;
+    if (e->context <= max)
+        return true;
+    o->context = max;
+    return !e->context_given ||
+           settings_fail(err, settings_get(settings_get(e->file, "limits"), "context"),
+                         "context: expected at most %d, which is the model's, found %d", max, e->context);
+}
+
+// Checks a prompt's first turn. Later turns depend on the model's answers; a conversation that outgrows the context
+// ends there.
+static bool check_prompt(struct loaded_experiment *o, const struct prompt *p, struct error *err)
+{
+    struct ids ids = { 0 };
+    bool ok = prompt_token_ids(o->target, p, NULL, 0, &ids, err);
+    if (ok && ids.n >= (size_t)o->context)
+        ok = fail(err, "%s:%d: prompt %s has %zu tokens, and the context is %d: no new token fits", o->e->prompts.path,
+                  p->line, p->id, ids.n, o->context);
+    if (ok && ids.n == 0)
+        ok = fail(err, "%s:%d: prompt %s has no tokens", o->e->prompts.path, p->line, p->id);
+    if ((int)ids.n > o->longest)
+        o->longest = (int)ids.n;
+    o->tokens += (int64_t)ids.n;
+    free(ids.id);
+    return ok;
+}
+
+// Hashes all that was read of the target. The tokenizer, if supported, reads files beyond the configuration.
+static void identify(struct loaded_experiment *o)
+{
+    struct digest *d = digest_begin();
+    digest_hash(d, model_identity(o->target->model));
+    digest_hash(d, o->target->tokenizer != NULL ? tokenizer_hash(o->target->tokenizer) : (struct hash){ 0 });
+    o->identity = digest_end(d);
+    o->weights = model_hash(o->target->model);
+}
+
+// A feature that a device switches off changes no bit, so it is recorded with the processor and not with the arithmetic
+// (results/store.h).
+static void note_given_up(void *self, const char *sentence)
+{
+    struct loaded_experiment *o = self;
+    char *before = o->processor;
+    free(o->given_up);
+    o->given_up = xstrdup(sentence);
+    o->processor = xformat("%s; %s", before != NULL ? before : "", sentence);
+    free(before);
+}
+
+static size_t available(const struct loaded_experiment *o)
+{
+    size_t left, all;
+    struct backend *b = o->target->backend;
+    return b->memory(b, &left, &all) ? left : machine_available();
+}
+
+bool loaded_experiment_open(struct loaded_experiment *o, const struct experiment *e, int target, struct error *err)
+{
+    struct error why;
+    const struct entry *t = &e->target.entry[target];
+    *o = (struct loaded_experiment){ .e = e, .which = target, .chosen = &t->target };
+    const struct speclab_target_options options = { .device = t->target.device,
+                                                    .activations = activations_names[t->target.activations],
+                                                    .cache = kv_names[t->target.cache],
+                                                    .chat =
+                                                        "none", // until it is known that prompts are rendered as one
+                                                    .folder = e->folder,
+                                                    .threads = e->threads,
+                                                    .log = note_given_up,
+                                                    .log_self = o };
+    o->target = speclab_target_open(t->target.model, &options, &why);
+    if (o->target == NULL)
+        return settings_fail(err, t->given, "%s", why.text);
+    o->processor = machine_processor();
+    o->available = available(o);
+    identify(o);
+    bool ok = resolve_text(o, err) && resolve_context(o, err);
+    for (int i = 0; i < e->prompts.n && ok; i++)
+        ok = check_prompt(o, &e->prompts.prompt[i], err);
+    if (!ok)
+        loaded_experiment_close(o);
+    return ok;
+}
+
+void loaded_experiment_close(struct loaded_experiment *o)
+{
+    speclab_target_close(o->target);
+    free(o->processor);
+    free(o->given_up);
+    *o = (struct loaded_experiment){ 0 };
+}
+
+// ---- the environment of its texts
+
+struct environment environment_of(const struct loaded_experiment *o, const struct cell_runner *c)
+{
+    return (struct environment){
+        o->processor, c->identity.arithmetic, speclab_revision(), o->read, o->read_one, o->round_trip, o->mhz
+    };
+}
+
+// Measures the machine, in about a second.
+static void probe_machine(struct loaded_experiment *o)
+{
+    struct prober *p = prober_create(o->e->threads);
+    if (p == NULL)
+        return;
+    const struct machine_state s = machine_state_probe(p, o->e->threads);
+    prober_destroy(p);
+    o->read = s.all;
+    o->read_one = s.one;
+    o->round_trip = s.round_trip;
+    o->mhz = machine_mhz();
+}
+
+bool environment_check(struct runner *r, struct cell_runner *c, struct error *err)
+{
+    const struct environment e = environment_of(r->loaded, c);
+    char *change;
+    if (c->environment_checked)
+        return true;
+    c->environment_checked = store_environment(r->store, c->run, &e, r->e->mix, &change, err);
+    if (change != NULL)
+        progress_line(&r->progress, "%s", change);
+    free(change);
+    if (c->environment_checked && r->e->probe && r->loaded->read == 0)
+        probe_machine(r->loaded);
+    return c->environment_checked;
+}
+
+// ---- a group
 
 int group_cells(const struct experiment *e, int number)
 {
@@ -254,12 +418,14 @@ static bool open_cells(struct group *g, struct loaded_experiment *o, struct erro
     g->cell_runner = xcalloc((size_t)(e->rule.n * e->drafter.n), sizeof(*g->cell_runner));
     for (int r = 0; r < e->rule.n; r++)
         for (int d = 0; d < e->drafter.n; d++) {
-            const struct cell cell = { g->sampling, g->batch, r, d, g->target };
+            const struct cell cell = {
+                .sampling = g->sampling, .batch = g->batch, .rule = r, .drafter = d, .target = g->target
+            };
             if (!experiment_has(e, cell))
                 continue;
             struct cell_runner *c = &g->cell_runner[g->n++];
             c->cell = cell;
-            c->none = experiment_is_none(e, d);
+            c->none = d == e->none;
             if (!open_cell_drafter(c, o, err)) {
                 if (!leave_out(g, e, err))
                     return false;

@@ -7,8 +7,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/digest.h"
+#include "core/error.h"
+#include "core/files/mapped.h"
 #include "core/memory.h"
 #include "kernels/cpu/probe.h"
+#include "revision.h"
 
 #define MEMORY_TOLERANCE 0.15 // relative difference of memory speed
 #define MIN_LOAD_S 0.2        // shortest time for load_foreign
@@ -121,4 +125,37 @@ char *machine_processor(void)
     const bool known = *read_value(path, "cpu family", family, sizeof(family)) != '\0' &&
                        *read_value(path, "model", model, sizeof(model)) != '\0';
     return known ? xformat("%s (family %s, model %s)", name, family, model) : xstrdup(name);
+}
+
+// ---- this program
+
+// This is the only file that includes revision.h, which changes with every commit: a build recompiles nothing else for
+// it.
+const char *speclab_version(void)
+{
+    return SPECLAB_RELEASE;
+}
+
+// Builds with different uncommitted changes to one revision have different names.
+const char *speclab_revision(void)
+{
+    static char revision[sizeof(SPECLAB_REVISION) + 16];
+    const bool known = strchr(SPECLAB_REVISION, '+') == NULL && strcmp(SPECLAB_REVISION, "unknown") != 0;
+    struct mapping program = { 0 };
+    struct error ignored;
+    if (known || revision[0] != '\0')
+        return known ? SPECLAB_REVISION : revision;
+    char hash[HASH_TEXT] = "";
+    if (file_map("/proc/self/exe", &program, &ignored))
+        hash_write(hash_of(program.at, program.n), hash);
+    file_unmap(&program);
+    snprintf(revision, sizeof(revision), "%s %.12s", SPECLAB_REVISION, hash);
+    return revision;
+}
+
+const char *program_version(void)
+{
+    static char version[sizeof(SPECLAB_RELEASE SPECLAB_REVISION) + 20];
+    snprintf(version, sizeof(version), SPECLAB_RELEASE " (%s)", speclab_revision());
+    return version;
 }

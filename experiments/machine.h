@@ -1,5 +1,5 @@
-// machine.h - state of the machine during a measurement: load by other processes, and placement of its two processors
-// relative to caches and memory.
+// machine.h - state of the machine during a measurement (load by other processes, and placement of its two processors
+// relative to caches and memory), and the revision of this program.
 //
 // A host moves virtual processors within minutes. With both on one cluster of cores, a cache line's round trip is fast
 // and memory bandwidth is shared (S). On two clusters it is slow, and each has its own path to memory (D). A guest
@@ -42,3 +42,11 @@ double machine_mhz(void);
 // Returns "AMD EPYC (family 26, model 2)", from /proc/cpuinfo; the caller frees it. In a virtual machine the name alone
 // may denote several generations.
 char *machine_processor(void);
+
+// Returns "0.1.0", a static string.
+const char *speclab_version(void);
+// Returns "48af27e08199". With uncommitted changes it is "48af27e08199+changes 0f3a9c2b71d4", where the second hash is
+// that of the program's file. A build other than the release build adds "+debug". The string is static.
+const char *speclab_revision(void);
+// Returns both: "0.1.0 (48af27e08199)", a static string.
+const char *program_version(void);

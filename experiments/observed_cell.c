@@ -50,7 +50,7 @@ bool each_observed_cell(const struct experiment *e,
                 struct cell cell = group_cell(e, g);
                 cell.rule = k / e->drafter.n;
                 cell.drafter = k % e->drafter.n;
-                if (!experiment_has(e, cell) || experiment_is_none(e, cell.drafter))
+                if (!experiment_has(e, cell) || cell.drafter == e->none)
                     continue;
                 struct observed_cell c = { .e = e, .loaded = &loaded, .cell = cell };
                 ok = each(self, &c, err);

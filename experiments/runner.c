@@ -1,9 +1,11 @@
-// runner.c - runs what the database lacks, so that compared texts are decoded side by side.
+// runner.c - divides an experiment over processes (division.h), and runs what the database lacks, so that compared
+// texts are decoded side by side.
 //
 // For every group (cells that differ only in drafter or rule), repeat and prompt (with several slots: some prompts for
 // each) there is a paired run: the cells that lack something decode it back to back, in an order that rotates between
 // paired runs. plan.h defines what is missing; complete paired runs are skipped. A killed process loses only the
 // sequences in progress: each finished one is stored in one transaction.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +13,7 @@
 #include "core/memory.h"
 #include "core/settings.h"
 #include "drafters/drafter.h"
-#include "experiments/environment.h"
+#include "experiments/machine.h"
 #include "experiments/experiment.h"
 #include "experiments/pairs/paired_run.h"
 #include "models/config.h"
@@ -19,6 +21,121 @@
 #include "results/query.h"
 #include "results/store.h"
 #include "verifier/rules/rule.h"
+
+// ---- dealing paired runs to processes
+
+static int least(const int64_t *load, int shards)
+{
+    int at = 0;
+    for (int i = 1; i < shards; i++)
+        at = load[i] < load[at] ? i : at;
+    return at;
+}
+
+static int by_cost(const void *a, const void *b)
+{
+    const struct part *x = *(struct part *const *)a, *y = *(struct part *const *)b;
+    return x->cost != y->cost ? (x->cost < y->cost ? 1 : -1) : x < y ? -1 : x > y;
+}
+
+void parts_deal(struct part *part, int n, int shards)
+{
+    int64_t *load = xcalloc((size_t)shards, sizeof(*load));
+    struct part **order = xcalloc((size_t)n + 1, sizeof(*order));
+    for (int i = 0; i < n; i++)
+        order[i] = &part[i];
+    qsort(order, (size_t)n, sizeof(*order), by_cost);
+    for (int i = 0; i < n; i++) {
+        order[i]->shard = least(load, shards);
+        load[order[i]->shard] += order[i]->cost;
+    }
+    free(order);
+    free(load);
+}
+
+static void add_group(struct division *d, size_t *capacity, const struct experiment *e, int group)
+{
+    const int batch = experiment_batch(e, group_cell(e, group).batch), cells = group_cells(e, group);
+    for (int repeat = 0; repeat < e->repeat; repeat++)
+        for (int first = 0; first < e->prompts.n; first += paired_run_prompts(batch)) {
+            const struct paired_run o = paired_run_at(e, batch, repeat, first);
+            struct part p = { .group = group, .repeat = repeat, .first = first, .n = o.n };
+            int64_t turns = 0;
+            for (int i = 0; i < o.n; i++)
+                turns += e->prompts.prompt[first + i].n_turns;
+            // The cells multiply a rounded number, so that another drafter multiplies all costs and changes no shard.
+            p.cost = cells * llround((double)turns * 1000 / sqrt(batch));
+            array_reserve(d->part, *capacity, d->n + 1);
+            d->part[d->n++] = p;
+        }
+}
+
+// Hashes the division with its shards. Another sampling or batch deals all groups anew, and shards of two deals
+// together may leave prompts out.
+static void hash_work(struct division *d, const struct experiment *e)
+{
+    bool *has = xcalloc(MAX_SHARDS, sizeof(*has));
+    d->work = xcalloc((size_t)groups(e), sizeof(*d->work));
+    for (int i = 0; i < d->n;) {
+        const int group = d->part[i].group, first = i;
+        struct digest *h = digest_begin();
+        for (int k = 0; k < e->prompts.n; k++)
+            digest_int(h, e->prompts.prompt[k].number);
+        for (; i < d->n && d->part[i].group == group; i++) {
+            digest_int(h, d->part[i].repeat);
+            digest_int(h, d->part[i].first);
+            digest_int(h, d->part[i].n);
+            digest_int(h, d->part[i].shard);
+            d->work[group].shards += !has[d->part[i].shard];
+            has[d->part[i].shard] = true;
+        }
+        for (int k = first; k < i; k++)
+            has[d->part[k].shard] = false;
+        hash_write(digest_end(h), d->work[group].hash);
+    }
+    free(has);
+}
+
+struct division division_of(const struct experiment *e, int shards)
+{
+    struct division d = { 0 };
+    size_t capacity = 0;
+    for (int target = 0; target < e->target.n; target++) {
+        const int first = d.n;
+        for (int group = target * target_groups(e); group < (target + 1) * target_groups(e); group++)
+            if (group_cells(e, group) > 0)
+                add_group(&d, &capacity, e, group);
+        parts_deal(d.part + first, d.n - first, shards > 1 ? shards : 1);
+    }
+    hash_work(&d, e);
+    return d;
+}
+
+void division_free(struct division *d)
+{
+    free(d->part);
+    free(d->work);
+    *d = (struct division){ 0 };
+}
+
+int division_count(const struct division *d, int group, int shard)
+{
+    int n = 0;
+    for (int i = 0; i < d->n; i++)
+        n += d->part[i].group == group && d->part[i].shard == shard;
+    return n;
+}
+
+int64_t division_conversations(const struct division *d, const struct experiment *e, int shard)
+{
+    int64_t n = 0;
+    for (int i = 0; i < d->n; i++)
+        if (d->part[i].shard == shard)
+            n += (int64_t)d->part[i].n * group_cells(e, d->part[i].group);
+    return n;
+}
+
+// ---- one process
 
 // Reports why a new run does not resume an existing one with the same settings: a file that they name has changed.
 static bool report_changed_inputs(struct runner *r, const struct cell_runner *c, struct error *err)

@@ -6,7 +6,7 @@
 #include "core/json.h"
 #include "commands/bench/bench.h"
 #include "core/files/mapped.h"
-#include "experiments/environment.h"
+#include "experiments/machine.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
 #include "models/config.h"

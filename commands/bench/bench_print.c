@@ -4,7 +4,7 @@
 
 #include "core/memory.h"
 #include "commands/bench/bench.h"
-#include "experiments/environment.h"
+#include "experiments/machine.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
 #include "models/config.h"

@@ -12,7 +12,7 @@
 #include "verifier/exact/verdict.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
-#include "experiments/environment.h"
+#include "experiments/machine.h"
 #include "commands/exact/exact_run.h"
 #include "experiments/experiment.h"
 #include "core/interrupt.h"

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "drafters/drafter.h"
-#include "experiments/environment.h"
+#include "experiments/machine.h"
 #include "experiments/observed_cell.h"
 #include "core/interrupt.h"
 #include "core/files/mapped.h"

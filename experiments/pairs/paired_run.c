@@ -17,7 +17,7 @@
 #include "core/interrupt.h"
 #include "core/memory.h"
 #include "engine/prompts.h"
-#include "experiments/environment.h"
+#include "experiments/machine.h"
 #include "experiments/pairs/plan.h"
 #include "experiments/recorder.h"
 #include "results/store.h"

@@ -49,16 +49,12 @@ static bool expand_any(struct reading *r, const struct settings *s, struct setti
 // Reads a decimal number times ONE: sums of tenths are exact.
 static bool read_decimal(struct reading *r, const struct settings *s, const char *key, int64_t *to)
 {
-    static const char digits[] = "0123456789";
-    const char *t = s->kind == SETTINGS_SCALAR && !s->quoted ? s->text : "";
-    const size_t whole = strspn(t + (*t == '-'), digits), n = whole + (*t == '-'), point = whole > 0 && t[n] == '.',
-                 decimals = point ? strspn(t + n + 1, digits) : 0;
-    const double v = whole > 0 ? strtod(t, NULL) : NAN;
-    if (!(fabs(v) < MAX_WHOLE + 1.0) || decimals < point || decimals > MAX_DECIMALS || t[n + point + decimals] != '\0')
-        return settings_fail(r->err, s, "%s: expected a number up to %d with at most %d decimals, found %s", key,
-                             MAX_WHOLE, MAX_DECIMALS, settings_described(s));
+    double v;
+    if (!settings_real(s, key, -MAX_WHOLE, MAX_WHOLE, &v, r->err))
+        return false;
     *to = llround(v * ONE);
-    return true;
+    return fabs(v * ONE - (double)*to) < 1e-3 ||
+           settings_fail(r->err, s, "%s: expected at most %d decimals, found %s", key, MAX_DECIMALS, s->text);
 }
 
 static struct settings *decimal(int64_t v)

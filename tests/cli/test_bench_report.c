@@ -11,7 +11,7 @@
 #include "core/memory.h"
 #include "commands/bench/bench.h"
 #include "commands/command_line.h"
-#include "experiments/environment.h"
+#include "experiments/machine.h"
 #include "models/model.h"
 #include "results/store.h"
 #include "tests/support/check.h"

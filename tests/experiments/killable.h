@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
-#include "experiments/sweep/division.h"
+#include "experiments/division.h"
 
 struct store;
 

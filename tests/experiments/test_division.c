@@ -13,7 +13,8 @@
 #include "experiments/experiment.h"
 #include "experiments/pairs/paired_run.h"
 #include "experiments/pairs/plan.h"
-#include "experiments/sweep/division.h"
+#include "commands/commands.h"
+#include "experiments/division.h"
 #include "tests/experiments/small_experiments.h"
 #include "tests/support/small_model.h"
 
@@ -122,7 +123,8 @@ static void check_shards(const struct experiment *e, int shards)
                 for (int c = 0; c < pairings; c++) {
                     const int at = ((g * pairings + c) * e->repeat + r) * e->prompts.n + i,
                               first = (g * pairings * e->repeat + r) * e->prompts.n + i;
-                    const struct cell cell = { g / e->batch.n, g % e->batch.n, c / e->drafter.n, c % e->drafter.n, 0 };
+                    const struct cell cell = { { { g / e->batch.n, g % e->batch.n, c / e->drafter.n, c % e->drafter.n,
+                                                   0 } } };
                     assert_int_equal(pair_of[at] > 0, group_cells(e, g) > 0);
                     assert_int_equal(shard_of[at], shard_of[first]); // with all that it is compared with
                     counted += experiment_has(e, cell);

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "experiments/cells.h"
-#include "experiments/environment.h"
+#include "experiments/machine.h"
 #include "experiments/experiment.h"
 #include "core/files/input.h"
 #include "results/query.h"

@@ -2,7 +2,7 @@
 // through their settings.
 //
 // Input: the YAML file, then a tree in JSON. The model and the prompts that it may name exist.
-// reader: experiments/experiment.c experiments/yaml.c experiments/sweep/cell_lists.c experiments/sweep/variants.c core/settings.c core/options.c drafters/trees/tree.c
+// reader: experiments/experiment.c experiments/cells.c experiments/yaml.c experiments/sweep/cell_lists.c experiments/sweep/variants.c core/settings.c core/options.c drafters/trees/tree.c
 #include <stdlib.h>
 #include <string.h>
 

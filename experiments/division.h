@@ -1,5 +1,5 @@
 // division.h - divides the paired runs of an experiment over processes (`speclab run --shard`), a function of the file,
-// its prompts' turns and the number of shards.
+// its prompts' turns and the number of shards (runner.c).
 //
 // A paired run is never split: one process decodes, back to back, what is compared with each other. Paired runs are
 // dealt, the largest first, each to the shard that has least so far (Graham 1969), so shards differ by at most one of
@@ -44,7 +44,3 @@ int division_count(const struct division *d, int group, int shard); // number of
 int64_t division_conversations(const struct division *d, const struct experiment *e, int shard); // number in all cells
 
 void parts_deal(struct part *part, int n, int shards); // sets the shard of each by their costs
-
-// option: "I/N" or "none"; NULL: the shard follows from Slurm's SLURM_ARRAY_TASK_ID, _COUNT, _MIN and _STEP, if they
-// are set.
-bool shard_read(const char *option, struct shard *to, struct error *err);
