@@ -1,5 +1,5 @@
-// command_line.h - shared by all commands: flags and help text from one table, strict number parsing, one-sentence error
-// messages, and a check that stdout accepted all output.
+// command_line.h - shared by all commands: flags and help text from one table, strict number parsing, one-sentence
+// error messages, and a check that stdout accepted all output.
 #pragma once
 #include <stdbool.h>
 
@@ -17,16 +17,16 @@ enum flag_kind {
 
 struct flag_texts {
     int n;
-    const char *text[16]; // into argv
+    const char *text[16]; // pointers into argv
 };
 
 struct flag {         // a table of flags ends with { 0 }
-    const char *name; // without dashes
+    const char *name; // the name, without dashes
     enum flag_kind kind;
     void *to;
     const char *argument; // placeholder of the value in the help text: "N"; NULL for FLAG_ON
     const char *help;     // lines separated by \n
-    long long min, max;   // for FLAG_INT; both 0: no limits
+    long long min, max;   // limits of FLAG_INT; both 0: none
 };
 
 // The flags of every command that opens a model, from a struct speclab_target_options (engine/speclab.h).
@@ -59,26 +59,26 @@ enum { USAGE_OK = -1 };
 // status: 0 after --help, 2 after an error message on stderr.
 int usage_read(const struct usage *u, int argc, char **argv, char ***operand, int *n);
 
-// From now on usage_read hands the usage to `seen` and returns 0 without reading anything, so that a command can be asked for its options. seen NULL:
-// no more.
+// From now on usage_read hands the usage to `seen` and returns 0 without reading anything, so that a command can be
+// asked for its options. seen NULL: no more.
 void usage_observe(void (*seen)(const struct usage *u, void *self), void *self);
 
-// What one command does in several ways: with the flag `name`, only it and the flags of `also` (names separated by spaces) can be given. A table of
-// modes ends with the one without a flag, whose name is NULL.
+// What one command does in several ways: with the flag `name`, only it and the flags of `also` (names separated by
+// spaces) can be given. A table of modes ends with the one without a flag, whose name is NULL.
 struct mode {
     const char *name, *also;
 };
-// Finds the mode of the call that usage_read has read last: the first of the table whose flag was given. Returns its index, or -1 after an error
-// message on stderr (exit status 2) if a flag that is not of this mode was given.
+// Finds the mode of the call that usage_read has read last: the first of the table whose flag was given. Returns its
+// index, or -1 after an error message on stderr (exit status 2) if a flag that is not of this mode was given.
 int usage_mode(const struct usage *u, const struct mode *modes);
 
-// Both print "speclab NAME: MESSAGE" on stderr. They return the exit status: 2 for wrong usage, or if error_is_usage(err);
-// interrupt_status() if a signal was caught (130 after Ctrl-C); 1 for any other failure.
+// Both print "speclab NAME: MESSAGE" on stderr. They return the exit status: 2 for wrong usage, or if
+// error_is_usage(err); interrupt_status() if a signal was caught (130 after Ctrl-C); 1 for any other failure.
 int usage_fail(const struct usage *u, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int command_fail(const struct usage *u, const struct error *err);
 void command_log(void *unused, const char *sentence); // a line on stderr; for struct speclab_target_options
-// Exit status after all results are written: 0, or 1 with an error message if stdout did not accept them, or if a mapped file has changed while it
-// was in use. A closed pipe (`| head`) returns 1 without a message.
+// Returns the exit status after all results are written: 0, or 1 with an error message if stdout did not accept them,
+// or if a mapped file has changed while it was in use. A closed pipe (`| head`) returns 1 without a message.
 int command_done(const struct usage *u);
 
 bool parse_int(const char *text, long long min, long long max, long long *to); // strict: the whole text, in range

@@ -34,8 +34,8 @@ bool generate_open_target(struct generate *g, struct error *err);
 bool generate_open(struct generate *g, int slots, int length, struct speclab_listener listener, struct error *err);
 struct speclab_request generate_request(const struct generate *g, int64_t sequence, const struct ids *prompt);
 struct stop_strings generate_stops(const struct generate *g);
-// Returns the sampling stages as the flags give them. What `line`, an object, has under a stage's name takes the place of
-// the flag; line NULL: the flags alone. On failure it returns NULL and sets err. The caller calls settings_free().
+// Returns the sampling stages as the flags give them. What `line`, an object, has under a stage's name takes the place
+// of the flag; line NULL: the flags alone. On failure it returns NULL and sets err. The caller calls settings_free().
 struct settings *generate_sampling(const struct generate *g, const struct json *line, struct error *err);
 struct json *generate_settings(const struct generate *g); // all settings, resolved
 

@@ -1,8 +1,8 @@
 // generate_prompts.c - `speclab generate --prompts`: many prompts, in slots that are refilled as texts end.
 //
-// Random numbers are addressed by a prompt's number (its line, or `number`), turn and position, so an answer depends on neither slots nor
-// order. The lines of a file come in its order. Prompts on stdin are read when a slot is free, and answered as they end: a program can go on by
-// what was answered.
+// Random numbers are addressed by a prompt's number (its line, or `number`), turn and position, so an answer depends on
+// neither slots nor order. The lines of a file come in its order. Prompts on stdin are read when a slot is free, and
+// answered as they end: a program can go on by what was answered.
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,8 +146,8 @@ static bool has_special(const struct speclab_target *t, const int32_t *token, in
     return false;
 }
 
-// Adds the prompt's next turn if the rendered text with it begins with what the model saw and wrote: the answer ended as the template
-// ends answers, and the template writes it again as it was.
+// Adds the prompt's next turn if the rendered text with it begins with what the model saw and wrote: the answer ended
+// as the template ends answers, and the template writes it again as it was.
 static bool next_turn(struct conversation *c, const struct chat_format *chat)
 {
     struct text text = { 0 };
@@ -167,7 +167,7 @@ static bool conversation_take(struct conversation *c, const struct generate *g, 
     const struct speclab_target *t = g->target;
     const struct stop_strings stops = generate_stops(g);
     const bool ended = e->why == SPECLAB_STOP_TOKEN;
-    const int written = e->n - ended; // without the end token
+    const int written = e->n - ended; // the end token is not written
     size_t bytes = 0;
     char *text = e->why == SPECLAB_STOP_STRING ? stop_strings_text(&stops, e->token, e->n, &bytes)
                                                : speclab_text(t, e->token, (size_t)written, &bytes);

@@ -378,10 +378,11 @@ int command_heads(int argc, char **argv)
     int drafters = 0;
     for (int d = 0; d < e->drafter.n; d++)
         drafters += d != e->none;
-    const bool ok = (o.json == NULL || drafters * e->sampling.n <= 1 ||
-                     fail_usage(&err, "--out %s: expected one drafter and one sampling, found %d and %d in %s", o.json,
-                                drafters, e->sampling.n, operand[0])) &&
-                    heads_run(e, &o, NULL, &err);
+    const bool ok =
+        (o.json == NULL || drafters * e->sampling.n * e->target.n <= 1 ||
+         fail_usage(&err, "--out %s: expected one drafter, one sampling and one target, found %d, %d and %d in %s",
+                    o.json, drafters, e->sampling.n, e->target.n, operand[0])) &&
+        heads_run(e, &o, NULL, &err);
     experiment_free(e);
     return ok ? command_done(&u) : command_fail(&u, &err);
 }

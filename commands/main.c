@@ -104,7 +104,8 @@ static int tool_of(int argc, char **argv)
 }
 
 // In a checkout, build/CONFIGURATION/speclab hands such words to `run`, and elsewhere to the package if that started it
-// and so set SPECLAB_PYTHON. It does so once: SPECLAB_TOOL says that it has. words: those of the call, NULL behind them.
+// and so set SPECLAB_PYTHON. It does so once: SPECLAB_TOOL says that it has. words: those of the call, NULL behind
+// them.
 static void hand_over(char *const *words)
 {
     char root[PATH_MAX], *python = getenv("SPECLAB_PYTHON");

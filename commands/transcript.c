@@ -8,8 +8,8 @@
 #include "core/memory.h"
 #include "engine/engine.h"
 
-// The verified draft: each node's kind of proposal, the p and q of its acceptance test (null: not tested), and whether it
-// was accepted.
+// The verified draft: each node's kind of proposal, the p and q of its acceptance test (null: not tested), and whether
+// it was accepted.
 static struct json *draft_json(const struct speclab_step *s)
 {
     static const char *const names[] = { "deterministic", "sampled", "sampled_without_replacement" };

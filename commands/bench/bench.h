@@ -1,9 +1,10 @@
 // bench.h - the cost of passes, measured in rounds; each round takes every measurement once, in a new order.
 //
-// The speed of a shared machine changes from minute to minute, so measurements to be compared are interleaved, and results
-// are medians over rounds. Memory, compute and placement are probed between rounds: a round counts if the probes before
-// and after it agree and no other process used the machine meanwhile. Medians are taken within a placement, never across.
-// Other engines (llama.cpp) take the same measurements in turns: words/bench.py starts them, and a socket to it tells what comes next.
+// The speed of a shared machine changes from minute to minute, so measurements to be compared are interleaved, and
+// results are medians over rounds. Memory, compute and placement are probed between rounds: a round counts if the
+// probes before and after it agree and no other process used the machine meanwhile. Medians are taken within a
+// placement, never across. Other engines (llama.cpp) take the same measurements in turns: words/bench.py starts them,
+// and a socket to it tells what comes next.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,8 +28,8 @@ struct bench_plan {                        // the options of the command
     struct speclab_target_options options; // device, activations and cache
     int packed;                            // 1: the file of packed weights is kept
     int threads, repeats, prompt;          // threads 0: all; prompt 0: none
-    int n_rows, rows[MAX_ROWS];            // of each slot in a pass, ascending
-    int n_slots, slots[SLOT_COUNTS];       // of passes, ascending; n_slots 0: one slot
+    int n_rows, rows[MAX_ROWS];            // rows of each slot in a pass, ascending
+    int n_slots, slots[SLOT_COUNTS];       // slots of passes, ascending; n_slots 0: one slot
     int n_contexts, context[MAX_CONTEXTS];
     const char *text;    // a file whose tokens the passes have; NULL: random tokens
     bool contexts_given; // contexts that do not fit are errors instead of being dropped
@@ -37,9 +38,9 @@ struct bench_plan {                        // the options of the command
 };
 
 enum bench_kind {
-    BENCH_PASS,       // of the model
-    BENCH_DRAFT_STEP, // of the draft model
-    BENCH_PROMPT,     // of the model
+    BENCH_PASS,       // a pass of the model
+    BENCH_DRAFT_STEP, // a step of the draft model
+    BENCH_PROMPT,     // a prompt through the model
 };
 
 // A model prepared for timing. Each context has its own cache, which stays filled, so passes can be timed in any order.
@@ -72,7 +73,7 @@ struct round {
 enum { OVERHEADS = 3 };
 struct overhead {               // time of a step of plain decoding, ns
     const char *mode;           // "greedy"
-    struct spread outside, all; // without the step's pass; with it. n 0: not measured
+    struct spread outside, all; // outside: the time without the step's pass; n 0: not measured
 };
 
 struct bench { // start with { 0 }
@@ -106,19 +107,19 @@ struct spread bench_memory(const struct bench *b, enum placement p); // probed b
 // NULL: not measured
 const struct measurement *bench_find(const struct bench *b, enum bench_kind kind, int slots, int n, int context);
 
-// Of a pass of n rows in each slot, with the logits of every row.
+// Returns the operations of a pass of n rows in each slot, with the logits of every row.
 double bench_flops(const struct bench *b, int slots, int n, int context);
-// Read: the cache, and the weights once; of a mixture of experts those of the experts that the pass read, if it was measured, or is
-// expected to read (config_experts_expected).
+// Returns the bytes that are read: the cache, and the weights once; of a mixture of experts those of the experts that
+// the pass read, if it was measured, or is expected to read (config_experts_expected).
 double bench_bytes(const struct bench *b, int slots, int n, int context);
 bool bench_of_mixture(const struct bench *b);
-double bench_prompt_flops(const struct bench *b); // of the prompt, with the logits of its last row
+double bench_prompt_flops(const struct bench *b); // operations of the prompt, with the logits of its last row
 double bench_peak(const struct bench *b); // peak operations/s of the device for the model's activations; 0: unknown
 
 // ---- between the files of this folder
 
-// bench_model.c: passes. Tokens are those of a given text, again and again, or random ones, each as likely as any other; they matter for
-// mixtures of experts alone, whose experts they choose.
+// bench_model.c: passes. Tokens are those of a given text, again and again, or random ones, each as likely as any
+// other; they matter for mixtures of experts alone, whose experts they choose.
 struct bench_model_plan {
     int rows, slots, prompt, n_contexts; // slots 0: one
     const int *context;
@@ -127,14 +128,15 @@ struct bench_model_plan {
     enum type cache;
 };
 
-// The model must have been opened for at least bench_model_rows() rows a pass. Fills the caches: every slot of each takes
-// the time of a prompt of that length, and its memory. On a device that queues they are filled with zeros.
+// The model must have been opened for at least bench_model_rows() rows a pass. Fills the caches: every slot of each
+// takes the time of a prompt of that length, and its memory. On a device that queues they are filled with zeros.
 int bench_model_rows(const struct bench_model_plan *p);
 bool bench_model_open(struct bench_model *s, struct model *m, const struct bench_model_plan *p, struct error *err);
 void bench_model_close(struct bench_model *s); // { 0 } is allowed
 
-// Sets *ns to the time taken. On a device that queues it is the device's own, between stamps, of work that is queued while the device is busy with
-// the same work, untimed: the time from one pass to the next, without the host's. context_index: index into context[]. Kinds, of n rows of each of the slots:
+// Sets *ns to the time taken. On a device that queues it is the device's own, between stamps, of work that is queued
+// while the device is busy with the same work, untimed: the time from one pass to the next, without the host's.
+// context_index: index into context[]. Kinds, of n rows of each of the slots:
 //     BENCH_PASS         a pass of verification: a chain after the cached tokens, with the logits of every row
 //     BENCH_DRAFT_STEP   one row, its logits and their argmax: the work of a draft model for one draft token
 //     BENCH_PROMPT       the prompt from an empty cache, with the logits of its last row
@@ -147,10 +149,11 @@ bool bench_overhead(struct bench *b, struct error *err);
 // Announces the models to other engines, which open them (bench.c). No effect without any.
 bool turns_open(struct bench *b, struct error *err);
 
-struct figures { // of one measurement in one placement
+struct figures { // what one measurement in one placement says
     struct spread ns;
-    double c, flops, bytes;   // time over that of a pass of one row; work a second; NAN: none
-    double experts, expected; // of a layer of a mixture that a pass reads: on average over the layers, and as expected
+    double c, flops, bytes; // time over that of a pass of one row; work a second; NAN: none
+    double experts,
+        expected; // experts of a layer that a pass of a mixture reads: mean over the layers, and as expected
 };
 struct figures bench_figures(const struct bench *b, const struct measurement *m, enum placement p);
 
@@ -159,4 +162,4 @@ void bench_table(const struct bench *b, FILE *to);
 // bench_json.c: as one JSON object, and in the database.
 void bench_json(const struct bench *b, FILE *to);
 bool bench_store(const struct bench *b, struct store *s, struct error *err);
-extern const char *const bench_kind_names[]; // by enum bench_kind: "pass", "draft_step", "prompt"
+extern const char *const bench_kind_names[]; // indexed by enum bench_kind: "pass", "draft_step", "prompt"

@@ -1,8 +1,9 @@
 // bench_overhead.c - the time of a decoding step outside its pass.
 //
-// It is the time of a step outside operations, minus the time of a bare pass outside operations: the large and noisy times of the operations
-// themselves cancel out of both. Timing each operation has a cost, so these passes do not enter the rounds. On a device that queues nothing waits for
-// single operations: there it is the time from one step to the next, minus the device's time of a pass (bench_model_run).
+// It is the time of a step outside operations, minus the time of a bare pass outside operations: the large and noisy
+// times of the operations themselves cancel out of both. Timing each operation has a cost, so these passes do not enter
+// the rounds. On a device that queues nothing waits for single operations: there it is the time from one step to the
+// next, minus the device's time of a pass (bench_model_run).
 #include <string.h>
 
 #include "core/clock.h"

@@ -164,7 +164,7 @@ static int make_plan(const struct usage *u, const struct exact_options *a, struc
                                            : a->bits     ? DEFAULT_BITS
                                                          : DEFAULT_TOKENS };
     if (a->bits)
-        return a->until != NULL ? usage_fail(u, "--until cannot be combined with --bits") : 0;
+        return 0;
     if (a->tokens > 0 && a->until != NULL)
         return usage_fail(u, "--tokens and --until exclude each other");
     if (!read_share(a->level, &plan->level))
@@ -176,6 +176,12 @@ static int make_plan(const struct usage *u, const struct exact_options *a, struc
     plan->tokens = (int64_t)ceil(power_tokens(POWER_KS, distance, (struct power){ plan->level / 2, 0.999, FAMILY }));
     return 0;
 }
+
+static const struct mode modes[] = {
+    { "rules", "instances db" },
+    { "bits", "tokens db" },
+    { NULL, "tokens until level db" },
+};
 
 int command_exact(int argc, char **argv)
 {
@@ -202,8 +208,8 @@ int command_exact(int argc, char **argv)
     int n, status = usage_read(&u, argc, argv, &operand, &n);
     if (status != USAGE_OK)
         return status;
-    if (a.rules && a.bits)
-        return usage_fail(&u, "--rules and --bits exclude each other");
+    if (usage_mode(&u, modes) < 0)
+        return 2;
     if (!a.rules && n != 1)
         return usage_fail(&u, "expected one experiment's file, or --rules");
     if (a.rules)

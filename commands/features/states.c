@@ -13,7 +13,8 @@
 #include "models/kv_cache.h"
 #include "sampling/sampling.h"
 
-// SLOTS: texts in a pass. LOGIT_ROWS: rows whose logits exist at a time; 50 MB of logits would leave no cache to the probabilities.
+// SLOTS: texts in a pass. LOGIT_ROWS: rows whose logits exist at a time; 50 MB of logits would leave no cache to the
+// probabilities.
 enum { SLOTS = 8, LOGIT_ROWS = 64, LENGTH_UNIT = 64 };
 
 static size_t row_bytes(const struct text_states *s)

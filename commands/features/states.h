@@ -19,7 +19,7 @@ struct text_states {               // the caller sets the first members; the oth
     int top_k;      // maximum: the used vocabulary
     enum type type; // type of the states: F32 or BF16 (to nearest, ties to even)
 
-    int rows;               // of a pass
+    int rows;               // rows of a pass
     struct kv_cache *cache; // recreated for a longer text
     int length;             // its capacity, tokens of a text
     struct tensor logits;   // (LOGIT_ROWS, vocab)

@@ -17,7 +17,7 @@
 #include "models/layer_tensors.h"
 #include "models/weights.h"
 
-enum { ROWS = 1024 }; // in a chunk
+enum { ROWS = 1024 }; // rows of a chunk
 
 void metadata_set(struct json *j, const char *key, const char *format, ...)
 {
@@ -134,7 +134,7 @@ bool target_file_put(void *self, size_t i, struct part *to, struct error *err)
     struct backend *b = f->target->backend;
     float *x = xmalloc((size_t)(ROWS * width) * sizeof(*x));
     bool ok;
-    if (i == OUTER_NORM) { // as the model uses it: some families store it less one
+    if (i == OUTER_NORM) { // the norm is written as the model uses it: some families store it less one
         const float *norm = rows_read(b, model_norm(f->target->model), &x, err);
         ok = norm != NULL;
         if (ok)

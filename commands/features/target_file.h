@@ -1,5 +1,5 @@
-// target_file.h - the file target.safetensors of `speclab features`: embedding, LM head and final norm as floats, and the configuration
-// (docs/training.md).
+// target_file.h - the file target.safetensors of `speclab features`: embedding, LM head and final norm as floats, and
+// the configuration (docs/training.md).
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

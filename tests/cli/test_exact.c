@@ -409,6 +409,8 @@ static void errors_are_one_sentence(void **state)
         { 2, "--tokens and --until exclude each other", "exact D/one.yaml --tokens 30 --until TV=0.1" },
         { 2, "unknown rule", "exact --rules D/one.yaml" },
         { 2, "--rules and --bits exclude each other", "exact --rules --bits D/one.yaml" },
+        { 2, "--bits and --until exclude each other", "exact --bits --until TV=0.1 D/one.yaml" },
+        { 2, "--instances requires --rules", "exact --instances 3 D/one.yaml" },
         { 2, "--instances", "exact --rules --instances 0" },
         { 2, "expected one experiment's file", "exact D/one.yaml D/three.yaml" },
         { 1, "expected a drafter other than `none`", "exact D/none.yaml --db D/mistake.db" },

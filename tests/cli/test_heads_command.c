@@ -344,7 +344,10 @@ static void errors_are_one_sentence(void **unused)
     child_expect_error(1, "a drafter other than `none`", none);
     free(none);
     char *two = words_with("heads %s/two.yaml --out x.json", test_directory());
-    child_expect_error(2, "expected one drafter and one sampling, found 1 and 2 in ", two);
+    child_expect_error(2, "expected one drafter, one sampling and one target, found 1, 2 and 1 in ", two);
+    write_file("two.yaml", "name: examined\ntarget: [{model: target.gguf}, {model: target.gguf, cache: f32}]\n"
+                           "prompts: {file: conversations.jsonl, chat: chatml}\ncells: {drafter: ngram}\n");
+    child_expect_error(2, "expected one drafter, one sampling and one target, found 1, 1 and 2 in ", two);
     free(two);
     write_file("unmarked.jsonl", "{\"input_ids\": [5, 6], \"loss_mask\": [1, 0]}\n");
     write_file("one.yaml", CELLS("{temperature: 1}", "{kind: small, model: draft.gguf}"));
