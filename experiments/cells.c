@@ -1,4 +1,4 @@
-// cells.c - the values of which cells are made: how they are read, shown and matched; and the identity of a cell.
+// cells.c - the values of which cells are made: how they are read, shown and matched; numbers and identities of cells.
 //
 // The hash of a cell covers everything that its texts or times depend on: the resolved settings (threads, device and
 // precision included; default precision is resolved when the model opens), everything read of the checkpoints of target
@@ -157,6 +157,64 @@ char *cell_prompts(const struct loaded_experiment *o)
 {
     const char *slash = strrchr(o->e->prompts_file, '/');
     return xformat("%s %s", slash != NULL ? slash + 1 : o->e->prompts_file, hash_text(o->e->prompts.hash).s);
+}
+
+// ---- the cells that the lists multiply to, numbered
+
+static const int by_speed[AXES] = { TARGET, SAMPLING, BATCH, RULE, DRAFTER }; // the last varies fastest
+
+int cell_number(const struct experiment *e, struct cell c)
+{
+    int number = 0;
+    for (int k = 0; k < AXES; k++)
+        number = number * e->axis[by_speed[k]].n + c.axis[by_speed[k]];
+    return number;
+}
+
+struct cell cell_numbered(const struct experiment *e, int number)
+{
+    struct cell c;
+    for (int k = AXES - 1; k >= 0; number /= e->axis[by_speed[k--]].n)
+        c.axis[by_speed[k]] = number % e->axis[by_speed[k]].n;
+    return c;
+}
+
+static int pairings(const struct experiment *e)
+{
+    return e->rule.n * e->drafter.n;
+}
+
+int cell_numbers(const struct experiment *e)
+{
+    return groups(e) * pairings(e);
+}
+
+int groups(const struct experiment *e)
+{
+    return e->target.n * target_groups(e);
+}
+
+int target_groups(const struct experiment *e)
+{
+    return e->sampling.n * e->batch.n;
+}
+
+struct cell group_cell(const struct experiment *e, int number)
+{
+    return cell_numbered(e, number * pairings(e));
+}
+
+bool experiment_has(const struct experiment *e, struct cell c)
+{
+    return e->has[cell_number(e, c)];
+}
+
+int experiment_cells(const struct experiment *e)
+{
+    int n = 0;
+    for (int i = 0; i < cell_numbers(e); i++)
+        n += e->has[i];
+    return n;
 }
 
 // ---- the values of the lists under `cells`, and the targets: canonical settings (core/options.c) as they are shown

@@ -89,7 +89,7 @@ struct experiment {
 
 int experiment_batch(const struct experiment *e, int entry);
 // Returns the rule of the `none` with which cells of this rule are compared: one for all rules whose texts of `none`
-// are equal (rule.bonus_alone).
+// are equal (rule.bonus_alone; sweep/cell_lists.c, like experiment_left_out).
 int experiment_baseline_rule(const struct experiment *e, int rule);
 int experiment_turns(const struct experiment *e); // number of turns in all prompts
 
@@ -141,7 +141,10 @@ struct cell { // index into each list of entries
     };
 };
 
-// What the lists of an experiment make of it (sweep/cell_lists.c).
+// The cells that the lists multiply to are numbered: drafters vary fastest, then rules, batches, samplings, targets.
+int cell_numbers(const struct experiment *e); // how many there are
+int cell_number(const struct experiment *e, struct cell cell);
+struct cell cell_numbered(const struct experiment *e, int number);
 int groups(const struct experiment *e); // number of groups: those of a target together, in the order of the targets
 int target_groups(const struct experiment *e);                     // number of groups of one target
 struct cell group_cell(const struct experiment *e, int number);    // what its cells share; rule and drafter 0

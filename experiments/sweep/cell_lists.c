@@ -17,7 +17,6 @@ enum { MAX_CELLS = 1 << 16, MAX_ITEMS = 1024 };
 
 static const char *const keys[AXES + 1] = { "sampling", "batch", "rule", "drafter", "target", NULL };
 static const char *const places[AXES] = { "cells.sampling", "cells.batch", "cells.rule", "cells.drafter", "target" };
-static const int by_speed[AXES] = { TARGET, SAMPLING, BATCH, RULE, DRAFTER }; // the last varies fastest over the cells
 
 struct factor { // lists that vary together: those of a mapping under zip, or a single list
     int n;
@@ -179,61 +178,7 @@ static bool read_lists(struct reading *r)
            settings_fail(r->err, r->cells, "cells: expected at most %d, found %lld", MAX_CELLS, (long long)n);
 }
 
-// ---- the cells that the lists multiply to, numbered
-
-static int number_of(const struct experiment *e, struct cell c)
-{
-    int number = 0;
-    for (int k = 0; k < AXES; k++)
-        number = number * e->axis[by_speed[k]].n + c.axis[by_speed[k]];
-    return number;
-}
-
-static struct cell cell_of(const struct experiment *e, int number)
-{
-    struct cell c;
-    for (int k = AXES - 1; k >= 0; number /= e->axis[by_speed[k--]].n)
-        c.axis[by_speed[k]] = number % e->axis[by_speed[k]].n;
-    return c;
-}
-
-static int pairings(const struct experiment *e)
-{
-    return e->rule.n * e->drafter.n;
-}
-
-static int product_size(const struct experiment *e)
-{
-    return groups(e) * pairings(e);
-}
-
-int groups(const struct experiment *e)
-{
-    return e->target.n * target_groups(e);
-}
-
-int target_groups(const struct experiment *e)
-{
-    return e->sampling.n * e->batch.n;
-}
-
-struct cell group_cell(const struct experiment *e, int number)
-{
-    return cell_of(e, number * pairings(e));
-}
-
-bool experiment_has(const struct experiment *e, struct cell c)
-{
-    return e->has[number_of(e, c)];
-}
-
-int experiment_cells(const struct experiment *e)
-{
-    int n = 0;
-    for (int i = 0; i < product_size(e); i++)
-        n += e->has[i];
-    return n;
-}
+// ---- the cells that the lists multiply to
 
 int experiment_baseline_rule(const struct experiment *e, int rule)
 {
@@ -249,8 +194,8 @@ static bool was_added(const struct experiment *e, struct cell c)
 int experiment_left_out(const struct experiment *e, int *listed)
 {
     int n = *listed = 0;
-    for (int i = 0; i < product_size(e); i++) {
-        const struct cell c = cell_of(e, i);
+    for (int i = 0; i < cell_numbers(e); i++) {
+        const struct cell c = cell_numbered(e, i);
         const bool one = !was_added(e, c) && (c.drafter != e->none || experiment_baseline_rule(e, c.rule) == c.rule);
         *listed += one;
         n += one && !e->has[i];
@@ -262,7 +207,7 @@ int experiment_left_out(const struct experiment *e, int *listed)
 static void mark_listed(const struct reading *r, int f, struct cell c)
 {
     if (f == r->n_factors || f == AXES) {
-        r->e->has[number_of(r->e, c)] = true;
+        r->e->has[cell_number(r->e, c)] = true;
         return;
     }
     for (int k = 0; k < r->factor[f].n; k++) {
@@ -277,11 +222,11 @@ static void mark_listed(const struct reading *r, int f, struct cell c)
 // experiment_baseline_rule. A cell of `none` with another rule becomes that one.
 static void add_baselines(const struct experiment *e)
 {
-    for (int first = 0; first < product_size(e); first += e->drafter.n) {
+    for (int first = 0; first < cell_numbers(e); first += e->drafter.n) {
         bool any = false, *none = &e->has[first + e->none];
         for (int d = 0; d < e->drafter.n; d++)
             any = any || e->has[first + d];
-        const int rule = cell_of(e, first).rule, by = experiment_baseline_rule(e, rule);
+        const int rule = cell_numbered(e, first).rule, by = experiment_baseline_rule(e, rule);
         *none = *none && by == rule;
         none[(by - rule) * e->drafter.n] |= any;
     }
@@ -334,8 +279,8 @@ static bool exclude_item(const struct reading *r, const struct settings *item, c
     for (int axis = 0; axis < AXES; axis++)
         if (!match_list(r, axis, settings_get(item, keys[axis]), match[axis]))
             return false;
-    for (int i = 0; i < product_size(e); i++) {
-        const struct cell c = cell_of(e, i);
+    for (int i = 0; i < cell_numbers(e); i++) {
+        const struct cell c = cell_numbered(e, i);
         bool all = e->has[i] && !was_added(e, c);
         for (int axis = 0; axis < AXES; axis++)
             all = all && match[axis][c.axis[axis]];
@@ -355,7 +300,7 @@ static bool read_cells(struct reading *r)
     struct experiment *e = r->e;
     const struct settings *exclude = settings_get(r->cells, "exclude");
     const bool list = exclude != NULL && exclude->kind == SETTINGS_LIST;
-    const int n = product_size(e), items = list ? exclude->n : exclude != NULL;
+    const int n = cell_numbers(e), items = list ? exclude->n : exclude != NULL;
     const struct settings **by = xcalloc((size_t)n, sizeof(*by));
     e->has = xcalloc((size_t)n, sizeof(*e->has));
     mark_listed(r, 0, (struct cell){ 0 });
@@ -366,10 +311,10 @@ static bool read_cells(struct reading *r)
     for (int i = 0; ok && i < items; i++)
         ok = exclude_item(r, list ? exclude->item[i] : exclude, by);
     for (int i = 0; ok && i < n; i++)
-        e->has[i] = e->has[i] && by[i] == NULL && !(e->none_added && cell_of(e, i).drafter == e->none);
+        e->has[i] = e->has[i] && by[i] == NULL && !(e->none_added && cell_numbered(e, i).drafter == e->none);
     add_baselines(e);
     for (int i = 0; ok && i < n; i++) {
-        const struct cell c = cell_of(e, i);
+        const struct cell c = cell_numbered(e, i);
         if (e->has[i] && names_drafters(by[i]))
             ok = settings_fail(
                 r->err, by[i],
