@@ -366,8 +366,8 @@ with speclab.Target(sys.argv[1], threads=1) as target:
 
 
 def test_scores_are_logarithms_of_the_probabilities_from_which_a_rule_draws(tmp_path, tiny):
-    """The rule decodes a given text and notes p, the softmax of the target's logits, of its next token and of token 6. Scores differ as their logarithms
-    do; p has no padding, so scores are normalised over all ids of the model instead."""
+    """The rule decodes a given text and notes p, the softmax of the target's logits, of its next token and of token 6. Scores differ as their
+    logarithms do; p has no padding, so scores are normalised over all ids of the model instead."""
     code = """
 import math, sys, numpy as np, speclab
 given, noted = [7, 3, 9, 4, 4, 11, 2, 30, 5, 8, 6], []

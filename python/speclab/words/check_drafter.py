@@ -78,7 +78,8 @@ def _contract(r: Report, kind: type[plugins.Drafter], given: dict[str, str], set
             r.line(None, "depends on the text alone", how)
         else:
             d = contract.depends_on_more(make)
-            how = f"{contract.TEXTS - 1} texts in {len(contract.HISTORIES)} histories" if d is None else f"a draft differs when {d.history}: {d.difference}"
+            how = f"{contract.TEXTS - 1} texts in {len(contract.HISTORIES)} histories"
+            how = how if d is None else f"a draft differs when {d.history}: {d.difference}"
             r.line(d is None, "depends on the text alone", how)
     except Exception as why:
         r.line(False, "runs", door.sentence(why, file))
