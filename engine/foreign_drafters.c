@@ -390,8 +390,10 @@ int32_t speclab_register_foreign_drafter(const struct foreign_drafter *of)
     struct foreign_type *type = xcalloc(1, sizeof(*type)); // kept until the process ends
     type->of = of;
     type->option = foreign_options(of->option, of->options, trees, of->rows != NULL ? TREES : 0, &type->tree, r);
-    if (type->option == NULL)
+    if (type->option == NULL) {
+        free(type);
         return 0;
+    }
     const struct drafter_type t = {
         .name = of->name,
         .summary = of->summary,
@@ -409,5 +411,9 @@ int32_t speclab_register_foreign_drafter(const struct foreign_drafter *of)
         .memory = (enum draft_memory)of->memory,
         .self = type,
     };
-    return speclab_register_drafter(&t, &err) || foreign_refuse(r, "%s", err.text);
+    if (speclab_register_drafter(&t, &err))
+        return 1;
+    free(type->option);
+    free(type);
+    return foreign_refuse(r, "%s", err.text);
 }

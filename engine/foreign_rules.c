@@ -123,5 +123,9 @@ int32_t speclab_register_foreign_rule(const struct foreign_rule *of)
                                .options_size = of->options > 0 ? size : 0,
                                .verify = of->verify != NULL ? foreign_verify : NULL,
                                .self = type };
-    return speclab_register_rule(&rule, &err) || foreign_refuse(r, "%s", err.text);
+    if (speclab_register_rule(&rule, &err))
+        return 1;
+    free(type->option);
+    free(type);
+    return foreign_refuse(r, "%s", err.text);
 }

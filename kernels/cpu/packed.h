@@ -29,7 +29,7 @@
 #include <stdint.h>
 #include "core/tensor.h"
 
-enum { PANEL = 16, GROUP = 32, SUPER = 256 };
+enum { PANEL = 16, GROUP = 32 };
 enum { PACKED_LAYOUT = 1 }; // version of this layout: increase it with every change, since files contain these bytes
 
 struct packed {

@@ -151,7 +151,6 @@ def _panels(numbers: Numbers, chosen: Sequence[tuple]) -> list[Panel]:
         panel = panels.setdefault((group, measure), Panel(numbers.figure, group, measure, numbers.columns))
         panel.rows.append(row)
     for panel in panels.values():
-        # noqa: B023.
         panel.series = sorted(dict.fromkeys(r.series for r in panel.rows), key=lambda s: series.get((panel.group, s), len(series)))
     return sorted(panels.values(), key=lambda p: groups.get(p.group, len(groups)))
 
