@@ -15,7 +15,7 @@ trap 'rm -rf "$scratch"' EXIT
 "$source/run" python -c '' 2>"$scratch/log" || { cat "$scratch/log" >&2; exit 77; }
 python=$("$source/run" python -c 'import sys; print(sys.prefix)')
 . "$source/tests/scripts/sanitizers.sh"
-export XDG_CACHE_HOME=$scratch/cache PATH=$scratch/bin:$PATH
+export XDG_CACHE_HOME=$scratch/cache PATH=$scratch/bin:$PATH SPECLAB_PROGRAM=$build/speclab
 models=$XDG_CACHE_HOME/speclab/models
 pages=(README.md CONTRIBUTING.md)
 cd "$source"
@@ -48,6 +48,7 @@ stand_in bin/sha256sum <<<"echo $sum"
 started=$XDG_CACHE_HOME/speclab/python-${sum:0:12}
 stand_in "$started/bin/python" <<END
 case " \$* " in *--plugin* | *check-drafter*) exec ${sanitized[*]} $python/bin/python "\$@" ;; esac
+case " \$* " in *page.py*) ! grep -qE 'speclab.(decode|Target)' page.py || exec ${sanitized[*]} $python/bin/python "\$@" ;; esac
 exec $python/bin/python "\$@"
 END
 touch "$started/complete"
@@ -261,7 +262,7 @@ while IFS=$'\002' read -r page line language text; do
         commands=$((commands + 1))
         printf '%s' "$text" >page.py
         [[ ! $text =~ ^#\ ([a-z]+\.py)$'\n' ]] || cp page.py "${BASH_REMATCH[1]}" # the page's commands use it
-        fails "$place" "PYTHONPATH=stand-ins:$source/python $python/bin/python -B page.py && echo done"
+        fails "$place" "PYTHONPATH=stand-ins:$source/python $started/bin/python -B page.py && echo done"
         ;;
     text) ;;
     *) fault "$place: expected a block of sh, yaml, sql, c, python or text, found $language" ;;
