@@ -389,8 +389,10 @@ int32_t speclab_register_foreign_drafter(const struct foreign_drafter *of)
                               FOREIGN_OPTIONS, (int)of->layers, (int)of->options);
     struct foreign_type *type = xcalloc(1, sizeof(*type)); // kept until the process ends
     type->of = of;
-    type->option = foreign_options(of->option, of->options, trees, of->rows != NULL ? TREES : 0, &type->tree, r);
-    if (type->option == NULL) {
+    struct option *table =
+        foreign_options(of->option, of->options, trees, of->rows != NULL ? TREES : 0, &type->tree, r);
+    type->option = table;
+    if (table == NULL) {
         free(type);
         return 0;
     }
@@ -413,7 +415,7 @@ int32_t speclab_register_foreign_drafter(const struct foreign_drafter *of)
     };
     if (speclab_register_drafter(&t, &err))
         return 1;
-    free(type->option);
+    free(table);
     free(type);
     return foreign_refuse(r, "%s", err.text);
 }

@@ -110,8 +110,9 @@ int32_t speclab_register_foreign_rule(const struct foreign_rule *of)
         return foreign_refuse(r, "expected at most %d options, found %d", FOREIGN_OPTIONS, (int)of->options);
     struct foreign_type *type = xcalloc(1, sizeof(*type)); // kept until the process ends
     type->of = of;
-    type->option = foreign_options(of->option, of->options, NULL, 0, &size, r);
-    if (type->option == NULL) {
+    struct option *table = foreign_options(of->option, of->options, NULL, 0, &size, r);
+    type->option = table;
+    if (table == NULL) {
         free(type);
         return 0;
     }
@@ -125,7 +126,7 @@ int32_t speclab_register_foreign_rule(const struct foreign_rule *of)
                                .self = type };
     if (speclab_register_rule(&rule, &err))
         return 1;
-    free(type->option);
+    free(table);
     free(type);
     return foreign_refuse(r, "%s", err.text);
 }
