@@ -3,6 +3,7 @@
 // With --intervals FILE, the intervals of sums that others have read from a database: a line of the input is an object,
 // {"of": "ratio", "a": [..], "b": [..]}, and a line of the output is its interval. Elements i of all lists are of one
 // row.
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +24,9 @@ static int report(const struct usage *u, const char *db, const struct report_opt
     struct store *s = store_open_existing(db, &err);
     if (s == NULL)
         return command_fail(u, &err);
-    const bool ok = report_write(s, o, stdout, &err);
+    const bool ok = report_write(s, o, stdout, &err), is_closed = !ok && ferror(stdout) != 0 && errno == EPIPE;
     store_close(s);
-    return ok ? command_done(u) : command_fail(u, &err);
+    return ok || is_closed ? command_done(u) : command_fail(u, &err); // who closed the pipe wants no message
 }
 
 // ---- intervals

@@ -357,6 +357,15 @@ static void exit_statuses_of_databases_and_experiments(void **state)
         child_result_free(&s);
         free(words);
     }
+    char *line = xformat("cd '%s' && (sleep 0.3; %s report --db %s 2>err; echo $? >status) | true; cat err status",
+                         test_directory(), SPECLAB, db);
+    FILE *f = popen(line, "r");
+    char shown[256] = { 0 };
+    assert_non_null(f);
+    (void)!fread(shown, 1, sizeof(shown) - 1, f);
+    pclose(f);
+    assert_string_equal(shown, "1\n"); // a closed pipe: no message
+    free(line);
     free(yaml);
     free(prompts);
     free(db);
