@@ -206,18 +206,21 @@ def how_it_drafts(kind: type[Drafter]) -> str:
 
 def logits(kind: type[Drafter], given: Any, shape: tuple[int, ...]) -> np.ndarray:
     """What `row` or `rows` returned, (vocab,) or (paths, vocab). Raises Wrong, with the place of the function."""
-    function = getattr(kind, how_it_drafts(kind))
     made = np.asarray(given)
     if made.shape != shape:
-        raise Wrong(f"{function.__name__}: expected logits of a shape {shape}, found {made.shape}", function)
-    if made.dtype.kind not in "fiub":
-        raise Wrong(f"{function.__name__}: expected logits, found an array of {made.dtype}", function)
-    for top, row in zip(np.atleast_1d(made.max(axis=-1)), np.atleast_2d(made), strict=True):
-        if not math.isfinite(top):  # nan if one is nan
-            found = int(np.argmax(np.isnan(row) | (row == top)))
-            what = "-inf for all tokens" if top == -math.inf else f"{row[found]:g} for token {found}"
-            raise Wrong(f"{function.__name__}: expected finite logits, or -inf for tokens that are impossible, found {what}", function)
-    return made
+        wrong = f"logits of a shape {shape}, found {made.shape}"
+    elif made.dtype.kind not in "fiub":
+        wrong = f"logits, found an array of {made.dtype}"
+    elif np.isfinite(tops := made.max(axis=-1)).all():  # nan if one is nan
+        return made
+    else:
+        first = int(np.argmin(np.isfinite(tops)))
+        row, top = np.atleast_2d(made)[first], np.atleast_1d(tops)[first]
+        token = int(np.argmax(np.isnan(row) | (row == top)))
+        found = "-inf for all tokens" if top == -np.inf else f"{row[token]:g} for token {token}"
+        wrong = f"finite logits, or -inf for tokens that are impossible, found {found}"
+    function = getattr(kind, how_it_drafts(kind))
+    raise Wrong(f"{function.__name__}: expected {wrong}", function)
 
 
 class Option(NamedTuple):
