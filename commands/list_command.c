@@ -180,15 +180,10 @@ struct json *registries_json(const char *only)
 
 static int fail_name(const struct usage *u, const char *name)
 {
-    const char *names[2 * MAX_REGISTERED + MAX_STAGES + 1] = { NULL };
+    const char *names[2 * MAX_REGISTERED + MAX_STAGES + 1];
     struct text hint = { 0 };
-    int n = 0;
-    for (int i = 0; drafter_types[i] != NULL; i++)
-        names[n++] = drafter_types[i]->name;
-    for (int i = 0; rules[i] != NULL; i++)
-        names[n++] = rules[i]->name;
-    for (int i = 0; stages[i] != NULL; i++)
-        names[n++] = stages[i]->name;
+    const int drafters = drafter_names(names), known = drafters + rule_names(names + drafters);
+    stage_names(names + known);
     text_puts(&hint, "");
     name_hint(&hint, NAME_KIND, name, names);
     usage_fail(u, "there is no drafter, rule or sampling stage \"%s\"%s%s", name, hint.s,

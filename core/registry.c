@@ -48,6 +48,16 @@ void registry_require(const struct registry *r)
     exit(EXIT_FAILURE);
 }
 
+int registry_names(const struct registry *r, const char **to)
+{
+    const void *entry;
+    int n = 0;
+    for (; (entry = entry_at(r, n)) != NULL; n++)
+        to[n] = name_of(r, entry);
+    to[n] = NULL;
+    return n;
+}
+
 const void *registry_named(const struct registry *r, const char *name)
 {
     const void *entry;

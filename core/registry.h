@@ -27,6 +27,7 @@ struct registry {
 bool registry_check(const struct registry *r, struct error *err);
 // Checks the list at the start of a program, from a constructor. A wrong list ends the program with the message.
 void registry_require(const struct registry *r);
+int registry_names(const struct registry *r, const char **to); // fills in all names and a NULL; returns their number
 const void *registry_named(const struct registry *r, const char *name); // NULL: there is none of this name
 // Adds a copy of the entry at the end of the list, with registry_source. Returns false and sets err if its name is no
 // name or is there already, if it lacks a member, or if the list is full.

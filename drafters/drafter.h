@@ -137,6 +137,7 @@ extern const struct drafter_type *drafter_types[];
 // is there already, or if it lacks what the contract needs.
 bool speclab_register_drafter(const struct drafter_type *type, struct error *err);
 const struct drafter_type *drafter_named(const char *name); // NULL: there is none of this name
+int drafter_names(const char **to); // to: (MAX_REGISTERED + 1), ends with NULL; returns their number
 struct drafter *drafter_create(const struct drafter_type *type, const struct drafter_env *env, const void *options,
                                struct error *err);
 bool drafter_check(const struct drafter_type *type, const void *options, struct error *err);

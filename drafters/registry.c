@@ -56,6 +56,11 @@ const struct drafter_type *drafter_named(const char *name)
     return registry_named(&registry, name);
 }
 
+int drafter_names(const char **to)
+{
+    return registry_names(&registry, to);
+}
+
 bool speclab_register_drafter(const struct drafter_type *type, struct error *err)
 {
     return registry_add(&registry, type, err);

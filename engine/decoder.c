@@ -44,9 +44,8 @@ static bool read_drafter(struct speclab_decoder *d, const struct settings *s, st
         return false;
     d->type = drafter_named(name);
     if (d->type == NULL) {
-        const char *names[MAX_REGISTERED + 1] = { NULL };
-        for (int i = 0; drafter_types[i] != NULL; i++)
-            names[i] = drafter_types[i]->name;
+        const char *names[MAX_REGISTERED + 1];
+        drafter_names(names);
         return settings_fail_name(err, s, -1, NAME_KIND, "unknown drafter", name, names);
     }
     if (!read_plugin(s, "drafter", name, d->type->options, d->type->options_size, &d->drafter_options, err))
@@ -69,9 +68,8 @@ static bool read_rule(struct speclab_decoder *d, const struct settings *s, struc
         return false;
     d->rule = rule_named(name);
     if (d->rule == NULL) {
-        const char *names[MAX_REGISTERED + 1] = { NULL };
-        for (int i = 0; rules[i] != NULL; i++)
-            names[i] = rules[i]->name;
+        const char *names[MAX_REGISTERED + 1];
+        rule_names(names);
         return settings_fail_name(err, s, -1, NAME_KIND, "unknown rule", name, names);
     }
     return read_plugin(s, "rule", name, d->rule->options, d->rule->options_size, &d->rule_options, err);

@@ -44,6 +44,11 @@ const struct stage *stage_named(const char *name)
     return registry_named(&registry, name);
 }
 
+int stage_names(const char **to)
+{
+    return registry_names(&registry, to);
+}
+
 bool speclab_register_stage(const struct stage *stage, struct error *err)
 {
     return registry_add(&registry, stage, err);

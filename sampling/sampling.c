@@ -17,9 +17,8 @@ static bool all_keys_are_stages(const struct settings *s, struct error *err)
     for (int i = 0; i < s->n; i++) {
         if (stage_named(s->key[i]) != NULL)
             continue;
-        const char *names[MAX_STAGES + 1] = { NULL };
-        for (int k = 0; stages[k]; k++)
-            names[k] = stages[k]->name;
+        const char *names[MAX_STAGES + 1];
+        stage_names(names);
         return settings_fail_name(err, s, i, NAME_STAGE, "sampling has no stage", s->key[i], names);
     }
     return true;

@@ -44,6 +44,7 @@ struct stage {
 bool speclab_register_stage(const struct stage *stage, struct error *err);
 extern const struct stage *stages[];               // ordered by application; ends with NULL: sampling/registry.c
 const struct stage *stage_named(const char *name); // NULL: there is none of this name
+int stage_names(const char **to);                  // to: (MAX_STAGES + 1), ends with NULL; returns their number
 
 enum { MAX_STAGES = 16 };
 

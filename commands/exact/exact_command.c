@@ -68,9 +68,8 @@ static int exact_rules(const struct usage *u, char **names, int n_names, long lo
     for (int i = 0; i < n_names; i++)
         if ((chosen[n++] = rule_named(names[i])) == NULL) {
             struct text hint = { 0 };
-            const char *all[MAX_REGISTERED + 1] = { 0 };
-            for (int k = 0; rules[k] != NULL; k++)
-                all[k] = rules[k]->name;
+            const char *all[MAX_REGISTERED + 1];
+            rule_names(all);
             name_hint(&hint, NAME_KIND, names[i], all);
             usage_fail(u, "unknown rule \"%s\"%s", names[i], hint.n > 0 ? hint.s : "; speclab list names all rules");
             free(hint.s);

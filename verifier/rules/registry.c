@@ -44,6 +44,11 @@ const struct rule *rule_named(const char *name)
     return registry_named(&registry, name);
 }
 
+int rule_names(const char **to)
+{
+    return registry_names(&registry, to);
+}
+
 bool speclab_register_rule(const struct rule *rule, struct error *err)
 {
     return registry_add(&registry, rule, err);

@@ -93,3 +93,4 @@ extern const struct rule *rules[]; // ends with NULL: verifier/rules/registry.c.
 // is there already, or if it lacks what the contract needs.
 bool speclab_register_rule(const struct rule *rule, struct error *err);
 const struct rule *rule_named(const char *name); // NULL: no such rule
+int rule_names(const char **to);                 // to: (MAX_REGISTERED + 1), ends with NULL; returns their number
