@@ -17,7 +17,7 @@
 #include "models/kv_cache.h"
 #include "models/layer_list.h"
 #include "models/model.h"
-#include "sampling/sampling.h"
+#include "sampling/logits.h"
 #include "results/statistics/statistics.h"
 
 enum { TOP = 64, ROUNDS = 7, MAX_DRAFT = 8 };
@@ -91,7 +91,7 @@ static void take_texts(struct layer_scores *s, const struct texts *t, int first,
 // ---- passes
 
 // The rows of the last logits on the host.
-static float *logits_of(struct layer_scores *s, struct tensor states, struct error *err)
+static float *logits_after(struct layer_scores *s, struct tensor states, struct error *err)
 {
     const struct tensor rows = tensor_rows(s->logits, 0, states.rows);
     model_logits(s->target->model, rows, states);
@@ -135,7 +135,7 @@ static int run_roots(struct layer_scores *s, int at, const struct layer_choice *
     const struct pass pass = { .n = rows, .token = token, .slot = slot, .parent = parent };
     if (!model_forward_some(s->target->model, s->cache, &pass, set->layer, set->n, &states, err))
         return 0;
-    float *logits = logits_of(s, states.last, err);
+    float *logits = logits_after(s, states.last, err);
     if (logits == NULL)
         return 0;
     top_k_rows(b->workers(b), logits, rows, (int)s->logits.width, s->target->used_vocab, s->top, s->q.id, s->q.p);
@@ -213,7 +213,7 @@ static bool time_pass(struct layer_scores *s, int n, const struct layer_choice *
     const struct pass pass = { .n = n, .token = token, .slot = slot, .parent = parent };
     const int64_t from = clock_ns();
     if (!model_forward_some(s->target->model, s->cache, &pass, set->layer, set->n, &states, err) ||
-        logits_of(s, states.last, err) == NULL)
+        logits_after(s, states.last, err) == NULL)
         return false;
     *ns = (double)(clock_ns() - from);
     return true;

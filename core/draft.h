@@ -1,8 +1,9 @@
-// draft.h - the data that drafters, the verifier and rules exchange. There are three messages:
+// draft.h - the data that drafters, the verifier and rules exchange. There are four messages:
 //
-//     request  a sequence to continue                         decode   -> drafter
-//     draft    a tree of draft tokens                         drafter  -> verifier
-//     advance  the accepted nodes and the token after them    verifier -> drafter, results
+//     request       a sequence to continue                         decode   -> drafter
+//     draft         a tree of draft tokens                         drafter  -> verifier
+//     verification  the decision about a draft                     rule     -> verifier
+//     advance       the accepted nodes and the token after them    verifier -> drafter, results
 //
 // A draft is a tree (SpecInfer: Miao et al. 2023, arXiv 2305.09781). Node 0 is the root: the last token of the
 // sequence, which is already decided. Every other node is a draft token: a candidate for the token after its parent.
@@ -101,6 +102,23 @@ int draft_max_depth(const struct draft *d);                        // depth of t
 // Returns whether node and token (n), as in struct advance, form a path from the root: token[i] is the token of node[i
 // + 1], and the last token is any id below vocab.
 bool draft_is_path(const struct draft *d, const int32_t *node, const int32_t *token, int n, int vocab);
+
+// The decision of a rule about one draft.
+struct verification {
+    int n;                     // tokens emitted: the accepted ones and the target's own
+    int32_t *token, *node;     // (nodes) the first n are set: token[i] follows draft node node[i], as in struct advance
+    int empty;                 // residuals that had no mass left after a rejection: caused by rounding only
+    double *trial_p, *trial_q; // (nodes) p and q of each node's trial; NAN: the node was not tried
+    double *work;              // (2 nodes + 1, vocab) scratch rows of the rule
+    const char *failed;        // NULL, or why a plugin's rule could not decide: what it emitted is of no use then
+};
+
+struct verification verification_create(int nodes, int vocab); // owns its arrays
+void verification_destroy(struct verification *v);
+void verification_clear(struct verification *v, int nodes); // no tokens and no trials, for a draft of `nodes` nodes
+void verification_add(struct verification *v, int node, int32_t token); // appends `token`, which follows `node`
+// Sets the whole result: the path of d from the root to node `last`, followed by `token`.
+void verification_path(struct verification *v, const struct draft *d, int last, int32_t token);
 
 // Teacher forcing, for measuring a drafter against a given continuation (`speclab heads`). The draft becomes this
 // chain, as deep as the drafter and the capacity of the draft allow, and rank[i] is the number of tokens that the

@@ -1,7 +1,10 @@
 // dist.c - sums, and divisions by sums, on the grid of sampling/loops.h, where sums are exact.
 #include "sampling/dist.h"
 
+#include <assert.h>
+
 #include "core/acceptance.h"
+#include "core/draft.h"
 #include "sampling/loops.h"
 
 double dist_sum(const double *w, int n)
@@ -100,4 +103,33 @@ double dist_scaled_residual(double *p, double a, const double *q, int n)
     if (a != 1)
         loops()->probabilities->multiply(p, n, a);
     return dist_residual(p, q, n);
+}
+
+// ---- proposals
+
+void proposal_row(const struct draft *d, int node, int c, double *q, int vocab)
+{
+    int first = draft_next_child(d, node, node);
+    dist_from_row(q, d->q->row(d->q, node), vocab);
+    if (d->proposal[c] != SAMPLED_WITHOUT_REPLACEMENT || c == first)
+        return;
+    for (int s = first; s < c; s = draft_next_child(d, node, s))
+        q[d->token[s]] = 0;
+    dist_normalize(q, vocab);
+}
+
+double proposal_probability(const struct draft *d, int node, int c, double *work, int vocab)
+{
+    double m;
+    if (d->proposal[c] == DETERMINISTIC)
+        return 1;
+    if (d->proposal[c] == SAMPLED_WITHOUT_REPLACEMENT && c != draft_next_child(d, node, node)) {
+        proposal_row(d, node, c, work, vocab);
+        m = work[d->token[c]];
+    } else {
+        const float *row = d->q->row(d->q, node);
+        m = dist_share(row[d->token[c]], dist_row_sum(row, vocab));
+    }
+    assert(m > 0); // else the token was not sampled from this row
+    return m;
 }

@@ -4,6 +4,8 @@
 #pragma once
 #include <stdbool.h>
 
+struct draft;
+
 void dist_copy(double *to, const float *row, int n);
 void dist_from_row(double *to, const float *row, int n); // copies and normalizes
 // dist_share(row[i], dist_row_sum(row, n)) is entry i of dist_from_row.
@@ -21,3 +23,15 @@ double dist_residual(double *p, const double *q, int n);
 // Computes the residual of a * p, 0 <= a <= 1, for rules that carry a from node to node. If it returns 0 and a < 1, p
 // is undefined.
 double dist_scaled_residual(double *p, double a, const double *q, int n);
+
+// ---- the distribution that a child of a node was sampled from, as its drafter declared it, for rules that need q
+
+// Writes the normalised row that child c of node was sampled from to q (vocab). The row is computed anew for each
+// child: a row updated from sibling to sibling is wrong as soon as proposals are mixed. For SAMPLED_WITHOUT_REPLACEMENT
+// the tokens of all earlier siblings are removed, whatever their own proposal. DETERMINISTIC children must not be
+// passed: their row is 1 at their token.
+void proposal_row(const struct draft *d, int node, int c, double *q, int vocab);
+
+// Returns q at the child's own token; 1 for DETERMINISTIC. Asserts that it is positive: otherwise the token was not
+// sampled from this row. work: (vocab) scratch.
+double proposal_probability(const struct draft *d, int node, int c, double *work, int vocab);

@@ -35,3 +35,9 @@ double logits_weight(const struct logits *l); // sum of e^(x - max)
 // Turns x into probabilities. If no token remains (a model that overflowed, stages that dropped every token), the row
 // becomes one-hot on token 0, on every path alike, which is visible in the text.
 void logits_softmax(struct logits *l);
+
+// For each row of x (rows, vocab), writes the ids of its k largest logits in descending order (ties: the lowest id
+// first), and their probabilities under the softmax over the first used_vocab ids: id and p (rows, k), k <= used_vocab.
+// x is overwritten. A row in which no token remains is one-hot on token 0. Rows are jobs of
+// the workers.
+void top_k_rows(struct workers w, float *x, int rows, int vocab, int used_vocab, int k, int32_t *id, float *p);

@@ -80,11 +80,5 @@ bool sampling_row_stages(const struct sampling *s, struct row_stages *to);
 // residuals, bonus tokens and drafters all use this function. The probabilities are integer multiples of 2^-52 and sum
 // to 1 up to float rounding. used_vocab: ids from here on are padding rows of the model that no tokenizer knows, and
 // get probability 0; equal to vocab if there is no padding. A NaN logit gets probability 0. A row in which no token
-// remains is one-hot on token 0.
+// remains is one-hot on token 0. (logits.c)
 void sampling_row(const struct sampling *s, float *row, int vocab, int used_vocab, const struct path *before);
-
-// For each row of x (rows, vocab), writes the ids of its k largest logits in descending order (ties: the lowest id
-// first), and their probabilities under the softmax over the first used_vocab ids: id and p (rows, k), k <= used_vocab.
-// x is overwritten. A row in which no token remains is one-hot on token 0, as in sampling/logits.h. Rows are jobs of
-// the workers.
-void top_k_rows(struct workers w, float *x, int rows, int vocab, int used_vocab, int k, int32_t *id, float *p);

@@ -12,8 +12,8 @@
 
 struct backend;
 struct error;
-struct logit_rows;
 struct rule;
+struct sampling;
 struct verification;
 
 struct decisions;
@@ -21,8 +21,9 @@ struct decisions_setup { // borrowed
     struct backend *backend;
     const struct rule *rule;
     const void *rule_options;
-    struct logit_rows *p;
-    int slots, nodes; // nodes: maximum of a slot
+    const struct sampling *sampling; // the sampling of requests without one of their own
+    int slots, nodes, length;        // nodes: maximum of a slot; length: maximum of a sequence
+    int vocab, used_vocab;           // width of a row of logits; ids from used_vocab on get probability 0
 };
 
 struct scored {                    // a step's drafts and their rows of logits
@@ -40,8 +41,10 @@ void decisions_begin(struct decisions *d, const struct scored *s);
 // Waits for those decisions, and for all rows that the host needs. Drafts that were on the device are then on the host,
 // and nowhere else.
 bool decisions_wait(struct decisions *d, const struct scored *s, struct error *err);
-// Fills in decided[i], and points the setup's rows p at the draft's rows until the next call.
+// Fills in decided[i].
 bool decisions_decide(struct decisions *d, const struct scored *s, int i, struct error *err);
+// Returns the rows of p of the draft that was decided last; a row that was not read is made when it is read.
+struct rows *decisions_rows(struct decisions *d);
 // Returns the device memory for the decisions of drafts of up to `nodes` nodes.
 size_t decisions_bytes(struct backend *b, const struct rule *rule, int slots, int nodes, int vocab);
 

@@ -9,7 +9,6 @@
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "verifier/decisions.h"
-#include "verifier/logit_rows.h"
 #include "verifier/rules/rule.h"
 #include "verifier/target_cache.h"
 
@@ -19,7 +18,6 @@ struct verifier {
     struct kv_cache *cache;
     struct tensor logits;   // (slots * nodes, vocab)
     struct tensor features; // (slots * nodes, width * taps) states of the accepted rows
-    struct logit_rows p;
     struct decisions *decisions;
     struct verification *verification;       // (slots)
     int32_t *token, *slot, *parent, *picked; // (rows) arguments of a pass
@@ -89,7 +87,6 @@ struct verifier *verifier_create(const struct verifier_setup *s, struct error *e
     if (ok && (!make(&v->logits, v->backend, rows, shape->vocab) ||
                (s->taps.n > 0 && !make(&v->features, v->backend, rows, (int64_t)s->taps.n * shape->width))))
         ok = fail(err, "%s: not enough memory for the logits of %d rows", v->backend->name, rows);
-    logit_rows_create(&v->p, v->backend, s->sampling, s->used_vocab, shape->vocab, s->nodes, s->length);
     v->verification = xcalloc((size_t)s->slots, sizeof(*v->verification));
     for (int i = 0; i < s->slots; i++)
         v->verification[i] = verification_create(s->nodes, shape->vocab);
@@ -103,9 +100,12 @@ struct verifier *verifier_create(const struct verifier_setup *s, struct error *e
     v->decisions = decisions_create(&(struct decisions_setup){ .backend = v->backend,
                                                                .rule = s->rule,
                                                                .rule_options = s->rule_options,
-                                                               .p = &v->p,
+                                                               .sampling = s->sampling,
                                                                .slots = s->slots,
-                                                               .nodes = s->nodes });
+                                                               .nodes = s->nodes,
+                                                               .length = s->length,
+                                                               .vocab = shape->vocab,
+                                                               .used_vocab = s->used_vocab });
     if (ok)
         return v;
     verifier_destroy(v);
@@ -119,7 +119,6 @@ void verifier_destroy(struct verifier *v)
     for (int i = 0; i < v->s.slots; i++)
         verification_destroy(&v->verification[i]);
     decisions_destroy(v->decisions);
-    logit_rows_destroy(&v->p);
     if (v->s.shared == NULL)
         kv_destroy(v->cache);
     v->backend->release(v->backend, v->logits.data);
@@ -213,7 +212,7 @@ static void observe_verified(struct verifier *v, const struct request *r, const 
     if (w->verified == NULL)
         return;
     int64_t from = clock_ns();
-    w->verified(w->self, &(struct verified){ r, &v->p.rows, j });
+    w->verified(w->self, &(struct verified){ r, decisions_rows(v->decisions), j });
     v->counts.observer_ns += clock_ns() - from;
 }
 

@@ -11,7 +11,7 @@
 #include "engine/engine.h"
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
-#include "sampling/sampling.h"
+#include "sampling/logits.h"
 
 // SLOTS: texts in a pass. LOGIT_ROWS: rows whose logits exist at a time; 50 MB of logits would leave no cache to the
 // probabilities.

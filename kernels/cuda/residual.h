@@ -1,5 +1,5 @@
-// residual.h - the rows that draft tokens were sampled from (verifier/rules/verification.c), and what is left of a row
-// of p after rejections (sampling/dist.c). For the bodies of rules.
+// residual.h - the rows that draft tokens were sampled from, and what is left of a row of p after rejections, as in
+// sampling/dist.c. For the bodies of rules.
 //
 // Of rows of q only the numbers that normalize them are computed; their entries follow from the floats at each use. A
 // residual is written as doubles, each entry always by the same thread.

@@ -1,4 +1,4 @@
-// test_top_k.c - the k largest probabilities of rows (sampling/sampling.h) against a plain sort and sum in long doubles: padding,
+// test_top_k.c - the k largest probabilities of rows (sampling/logits.h) against a plain sort and sum in long doubles: padding,
 // ties, infinities and NaN, rows in which no token remains.
 #include <math.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "core/memory.h"
 #include "core/splitmix.h"
-#include "sampling/sampling.h"
+#include "sampling/logits.h"
 #include "tests/support/check.h"
 
 static uint64_t state_of_any = 1;

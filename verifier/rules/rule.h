@@ -20,35 +20,7 @@
 #include "core/draft.h"
 #include "core/options.h"
 #include "kernels/device_step/verification.h"
-
-// The decision of a rule about one draft.
-struct verification {
-    int n;                     // tokens emitted: the accepted ones and the target's own
-    int32_t *token, *node;     // (nodes) the first n are set: token[i] follows draft node node[i], as in struct advance
-    int empty;                 // residuals that had no mass left after a rejection: caused by rounding only
-    double *trial_p, *trial_q; // (nodes) p and q of each node's trial; NAN: the node was not tried
-    double *work;              // (2 nodes + 1, vocab) scratch rows of the rule
-    const char *failed;        // NULL, or why a plugin's rule could not decide: what it emitted is of no use then
-};
-
-struct verification verification_create(int nodes, int vocab); // owns its arrays (verification.c)
-void verification_destroy(struct verification *v);
-void verification_clear(struct verification *v, int nodes); // no tokens and no trials, for a draft of `nodes` nodes
-void verification_add(struct verification *v, int node, int32_t token); // appends `token`, which follows `node`
-// Sets the whole result: the path of d from the root to node `last`, followed by `token`.
-void verification_path(struct verification *v, const struct draft *d, int last, int32_t token);
-
-// ---- the distribution that a child of a node was sampled from, as its drafter declared it, for rules that need q
-
-// Writes the normalised row that child c of node was sampled from to q (vocab). The row is computed anew for each
-// child: a row updated from sibling to sibling is wrong as soon as proposals are mixed. For SAMPLED_WITHOUT_REPLACEMENT
-// the tokens of all earlier siblings are removed, whatever their own proposal. DETERMINISTIC children must not be
-// passed: their row is 1 at their token.
-void proposal_row(const struct draft *d, int node, int c, double *q, int vocab);
-
-// Returns q at the child's own token; 1 for DETERMINISTIC. Asserts that it is positive: otherwise the token was not
-// sampled from this row. work: (vocab) scratch.
-double proposal_probability(const struct draft *d, int node, int c, double *work, int vocab);
+#include "sampling/dist.h"
 
 struct rule {
     const char *name;    // the name given to --rule and `rule:`
