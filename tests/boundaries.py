@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""boundaries.py - checks that files are boundaries: no circles of calls, and what a header declares is where the header says.
+"""boundaries.py - checks that files are boundaries: no circles of calls, what a header declares is where the header says, and a decoding
+step crosses the files that docs/architecture.md lists.
 
     tests/boundaries.py [BUILD]     BUILD: a build folder; default: build/release
 
 1. No files use each other's symbols, directly or through others: of such a circle, no file can be read before the others.
 2. What X.h declares is defined in X.c or X.cu, or in a file whose name is in X.h: who reads a declaration finds the definition.
+3. The files that a step crosses are those of the paragraph "A step crosses .." of docs/architecture.md: calls are followed through the
+   machine code from speclab_decoder_step on, and from the functions that it calls through tables (STEP).
 
 The symbols are those that nm finds in the objects of a build. A source that is compiled for several instruction sets has several
 objects. Prints a sentence for each violation. Exit status: 0 none, 1 violations, 2 wrong usage, 77 nothing was checked, because an
@@ -12,6 +15,7 @@ object is missing or older than its source.
 """
 import collections
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -19,6 +23,13 @@ import sys
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Circles that are left: a pattern for the names of all their files. An unused row is a violation.
 ALLOWED = []
+# Where a step begins, and what it calls through tables: a draft by ngram under rejection at a temperature, on the host.
+STEP = {"engine/decode.c": "speclab_decoder_step", "drafters/ngram.c": "ngram_propose", "verifier/rules/rejection.c": "rejection_verify",
+        "sampling/stages.c": "divide_by_temperature", "sampling/rng.c": "philox_accept philox_pick philox_pick_row"}  # fmt: skip
+# What is not followed: leaves, then functions that only some steps call: where a text ends, with a mixture of experts, and where a request
+# with a sampling of its own is decided on a device.
+LEAVES = re.compile(r"core/|kernels/|sampling/(?:choose|\w+_loops)\.c")
+OTHER_STEPS = set("verifier_forget request_text request_free experts_forward sampling_row_stages".split())
 FOLDERS = "core sampling kernels models drafters verifier results engine experiments commands".split()
 SOURCE = re.compile(r"(?:^|/)((?:%s)/.*\.(?:c|cu))\.o$" % "|".join(FOLDERS))
 
@@ -142,6 +153,57 @@ def plain(name):
     return own
 
 
+def references(source, objects):
+    """{function: the names, of functions of this file or others, that its machine code refers to}."""
+    found, starts, places = collections.defaultdict(set), collections.defaultdict(list), []
+    listed = subprocess.run(["objdump", "-dr", "--no-show-raw-insn", objects[source][0]], check=True, capture_output=True, text=True).stdout
+    section = function = None
+    for line in listed.split("\n"):
+        if match := re.match(r"Disassembly of section (\S+):", line):
+            section = match[1]
+        elif match := re.match(r"([0-9a-f]+) <([^>]+)>:", line):
+            function = match[2]
+            starts[section].append((int(match[1], 16), function))
+        elif match := re.search(r"\bR_\S+\s+(\S+?)(?:([-+]0x[0-9a-f]+))?$", line):
+            if match[1] in (section, ".text"):
+                places.append((function, match[1], int(match[2] or "0", 16) + 4))  # relative to the end of the operand
+            else:
+                found[function].add(match[1])
+        elif match := re.search(r"<([^>+]+)(?:\+0x[0-9a-f]+)?>$", line):
+            found[function].add(match[1])
+    for function, section, at in places:
+        found[function].update(name for begin, name in starts[section] if begin == at)
+    return found
+
+
+def step_files(symbols, objects):
+    """The files that a step crosses."""
+    definer = {name: s for s in symbols for name in symbols[s][0]}
+    known, seen = {}, set()
+    left = [(s, name) for s in STEP for name in STEP[s].split()]
+    while left:
+        source, name = left.pop()
+        if (source, name) in seen or name.split(".")[0] in OTHER_STEPS or LEAVES.match(source):
+            continue
+        seen.add((source, name))
+        if source not in known:
+            known[source] = references(source, objects)
+        left += [(definer.get(to, source), to) for to in known[source][name]]
+    return {source for source, _ in seen}
+
+
+def misnamed_step(symbols, objects):
+    """Sentences about the files that a step crosses and docs/architecture.md does not list, or the other way round."""
+    with open(os.path.join(HERE, "docs/architecture.md")) as f:
+        paragraph = re.search(r"^A step crosses .*?Leaves", f.read(), re.M | re.S)
+    listed = set(re.findall(r"`([\w/]+\.c)`", paragraph[0])) if paragraph else set()
+    crossed = step_files(symbols, objects)
+    for s in sorted(crossed - listed):
+        yield f"docs/architecture.md: a step crosses {s}, which \"A step crosses ..\" does not list"
+    for s in sorted(listed - crossed):
+        yield f"docs/architecture.md: \"A step crosses ..\" lists {s}, which no step crosses"
+
+
 def main():
     if len(sys.argv) > 2 or sys.argv[1:2] == ["--help"]:
         print(__doc__, file=sys.stderr)
@@ -156,6 +218,8 @@ def main():
     symbols = symbols_of(objects)
     calls = calls_of(symbols)
     violations = list(misplaced(files, symbols))
+    if platform.machine() == "x86_64":
+        violations += misnamed_step(symbols, objects)
     found = circles(calls)
     for pattern in ALLOWED:
         allowed = [c for c in found if all(re.fullmatch(pattern, s) for s in c)]
