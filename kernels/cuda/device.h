@@ -51,6 +51,16 @@ __device__ inline uint16_t float_to_half(float x) // round to nearest even
     return __half_as_ushort(__float2half_rn(x));
 }
 
+// Each of `count` numbers becomes what combine() makes of those of the 32 lanes, by a tree: of lanes whose numbers
+// differ in one bit, from the highest bit to the lowest.
+template <int count, typename number, typename function> __device__ inline void warp_tree(number *x, function combine)
+{
+    UNROLL
+    for (int i = 0; i < count; i++)
+        for (int step = 16; step > 0; step /= 2)
+            x[i] = combine(x[i], __shfl_xor_sync(0xFFFFFFFF, x[i], step));
+}
+
 // ---- instructions
 
 // Tells the compiler, which cannot know it of an address that it loads.
@@ -328,17 +338,20 @@ __device__ inline float passed(float gate, enum gate_function f)
 
 // ---- reductions, with the same result in every lane
 
+template <int count, typename number> __device__ inline void warp_sum_each(number *x)
+{
+    warp_tree<count>(x, [](number a, number b) { return a + b; });
+}
+
 template <typename number> __device__ inline number warp_sum(number x)
 {
-    for (int step = WARP / 2; step > 0; step /= 2)
-        x += __shfl_xor_sync(0xFFFFFFFF, x, step);
+    warp_sum_each<1>(&x);
     return x;
 }
 
 __device__ inline float warp_max(float x)
 {
-    for (int step = WARP / 2; step > 0; step /= 2)
-        x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFF, x, step));
+    warp_tree<1>(&x, [](float a, float b) { return fmaxf(a, b); });
     return x;
 }
 

@@ -44,12 +44,11 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const __grid_cons
         for (int i = 0; i < C; i++)
             sum[i] = fmaf(w, x[i][k], sum[i]);
     }
+    warp_sum_each<C>(sum);
     UNROLL
-    for (int i = 0; i < C; i++) {
-        const float all = warp_sum(sum[i]);
+    for (int i = 0; i < C; i++)
         if (lane == 0 && first + i < p.n)
-            write_output(p.out + (first + i) * p.m + r, all, p.bias != NULL ? p.bias + r : NULL, p.add);
-    }
+            write_output(p.out + (first + i) * p.m + r, sum[i], p.bias != NULL ? p.bias + r : NULL, p.add);
 }
 
 void matmul_plain_run(struct cuda *c, float *out, const float *x, int n, const uint8_t *rows, enum type type, int64_t m,

@@ -231,6 +231,7 @@ enum emulated_wait {
     EMULATED_BALLOT,
     EMULATED_ANY,
     EMULATED_MMA,
+    EMULATED_TREE,
     EMULATED_MATRICES,
 };
 // Waits for the block.
@@ -246,6 +247,8 @@ uint64_t emulated_exchange(enum emulated_wait what, unsigned mask, uint64_t x, i
 int emulated_source(enum emulated_wait what, int argument, int width);
 // As mma_bf16 in device.h.
 void emulated_mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
+// Waits for the warp. The last lane calls combine() with the addresses of the 32 lanes' numbers, which it changes.
+void emulated_tree(void *number, void (*combine)(void *const numbers[32]));
 // As load_matrices in device.h.
 void emulated_load_matrices(uint32_t to[4], const uint16_t *row, bool transposed);
 // As copy_async, commit_copies and wait_for_copies in device.h. In every second block copies complete at once, which shows

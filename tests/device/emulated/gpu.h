@@ -130,6 +130,12 @@ struct mma { // operands of a lane
 // d (16, 8) += a (16, 16) b (16, 8), in the order of k, from the fragments of all 32 lanes.
 void warp_mma(struct warp *w);
 
+struct tree { // of a lane
+    void *number;
+    void (*combine)(void *const numbers[WARP]);
+};
+void warp_combine(struct warp *w);
+
 struct matrices { // operands of a lane
     uint32_t *to;
     const uint16_t *row;

@@ -99,6 +99,14 @@ void warp_mma(struct warp *w)
     }
 }
 
+void warp_combine(struct warp *w)
+{
+    void *numbers[WARP];
+    for (int lane = 0; lane < WARP; lane++)
+        numbers[lane] = ((const struct tree *)(uintptr_t)w->x[lane])->number;
+    ((const struct tree *)(uintptr_t)w->x[0])->combine(numbers);
+}
+
 void warp_load_matrices(struct warp *w)
 {
     const struct matrices *of[WARP];

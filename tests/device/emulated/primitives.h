@@ -51,6 +51,25 @@ inline uint32_t pair_product(uint32_t a, uint32_t b)
                          __uint_as_float(a & 0xFFFF0000) * __uint_as_float(b & 0xFFFF0000));
 }
 
+// One wait in place of five for each number. The rounds, and so the bits, are device.h's.
+template <int count, typename number, typename function> inline void warp_tree(number *x, function)
+{
+    emulated_tree(x, [](void *const numbers[32]) {
+        for (int i = 0; i < count; i++) {
+            number of[32], to[32];
+            for (int lane = 0; lane < 32; lane++)
+                of[lane] = ((const number *)numbers[lane])[i];
+            for (int step = 16; step > 0; step /= 2) {
+                for (int lane = 0; lane < 32; lane++)
+                    to[lane] = function()(of[lane], of[lane ^ step]);
+                memcpy(of, to, sizeof(of));
+            }
+            for (int lane = 0; lane < 32; lane++)
+                ((number *)numbers[lane])[i] = of[lane];
+        }
+    });
+}
+
 template <bool TRANSPOSED = false> inline void load_matrices(uint32_t to[4], const uint16_t *row)
 {
     emulated_load_matrices(to, row, TRANSPOSED);

@@ -100,6 +100,11 @@ static void exchange_answer(struct warp *w, enum emulated_wait what, unsigned la
             die("mma with lanes %08x only: it needs all 32", lanes);
         warp_mma(w);
         return;
+    case EMULATED_TREE:
+        if (lanes != 0xFFFFFFFF)
+            die("warp_tree with lanes %08x only: it needs all 32", lanes);
+        warp_combine(w);
+        return;
     case EMULATED_MATRICES:
         if (lanes != 0xFFFFFFFF)
             die("ldmatrix with lanes %08x only: it needs all 32", lanes);
@@ -173,6 +178,12 @@ void emulated_mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1
 {
     const struct mma m = { d, a, { b0, b1 } };
     emulated_exchange(EMULATED_MMA, 0xFFFFFFFF, (uintptr_t)&m, 0);
+}
+
+void emulated_tree(void *number, void (*combine)(void *const numbers[WARP]))
+{
+    const struct tree t = { number, combine };
+    emulated_exchange(EMULATED_TREE, 0xFFFFFFFF, (uintptr_t)&t, 0);
 }
 
 void emulated_load_matrices(uint32_t to[4], const uint16_t *row, bool transposed)
