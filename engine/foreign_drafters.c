@@ -51,12 +51,6 @@ static bool check_logits(const float *row, int rows, int vocab, const struct for
 
 // ---- drafters
 
-struct foreign_type { // a registered drafter: drafter_type.self
-    const struct foreign_drafter *of;
-    const struct option *option;
-    size_t tree; // offset of the options of trees
-};
-
 struct foreign_slot {
     struct rows q; // first
     float **row;   // (nodes) what the SAMPLED children of a node were drawn from; NULL: not made yet
@@ -211,7 +205,7 @@ static struct drafter *foreign_create(const struct drafter_env *env, const void 
         f->handle = of->create(&setting, value, &nodes);
         ok = called(f, f->handle > 0, began, "opened", err);
     }
-    ok = ok && (of->rows != NULL ? create_rows(f, env, (const void *)((const char *)options + type->tree), err)
+    ok = ok && (of->rows != NULL ? create_rows(f, env, (const void *)((const char *)options + type->size), err)
                                  : create_slots(f, nodes, err));
     if (ok)
         return &f->drafter;
@@ -373,49 +367,39 @@ static void foreign_forget(struct drafter *d, int slot)
     f->of->forget(f->handle, slot);
 }
 
-int32_t speclab_register_foreign_drafter(const struct foreign_drafter *of)
+struct trees { // the options that a drafter of rows has besides its own
+    struct tree_options tree;
+};
+static const struct option trees[] = { TREE_OPTIONS(struct trees, tree) };
+
+static bool add_drafter(const struct foreign_type *type, struct error *err)
 {
-    struct tree {
-        struct tree_options tree;
-    };
-    static const struct option trees[] = { TREE_OPTIONS(struct tree, tree) };
-    enum { TREES = sizeof(trees) / sizeof(*trees) };
-    struct foreign_report *r = of->report;
-    struct error err;
-    if (of->version != FOREIGN_VERSION)
-        return foreign_refuse(r, "expected version %d of the door, found %d", FOREIGN_VERSION, (int)of->version);
-    if (of->layers < 0 || of->layers > MAX_TAPS || of->options < 0 || of->options > FOREIGN_OPTIONS)
-        return foreign_refuse(r, "expected at most %d layers and %d options, found %d and %d", MAX_TAPS,
-                              FOREIGN_OPTIONS, (int)of->layers, (int)of->options);
-    struct foreign_type *type = xcalloc(1, sizeof(*type)); // kept until the process ends
-    type->of = of;
-    struct option *table =
-        foreign_options(of->option, of->options, trees, of->rows != NULL ? TREES : 0, &type->tree, r);
-    type->option = table;
-    if (table == NULL) {
-        free(type);
-        return 0;
-    }
+    const struct foreign_drafter *of = type->of;
+    const bool rows = of->rows != NULL;
     const struct drafter_type t = {
         .name = of->name,
         .summary = of->summary,
         .options = type->option,
-        .options_size = type->tree + (of->rows != NULL ? sizeof(struct tree) : 0),
-        .tree = of->rows != NULL ? type->tree : 0,
+        .options_size = type->size + (rows ? sizeof(struct trees) : 0),
+        .tree = rows ? type->size : 0,
         .create = foreign_create,
-        .propose = of->rows != NULL      ? foreign_propose_rows
+        .propose = rows                  ? foreign_propose_rows
                    : of->propose != NULL ? foreign_propose
                                          : NULL,
         .advance = of->advance != NULL ? foreign_advance : NULL,
         .forget = of->forget != NULL ? foreign_forget : NULL,
         .destroy = foreign_destroy,
-        .kinds = of->rows != NULL ? 0 : of->kinds,
+        .kinds = rows ? 0 : of->kinds,
         .memory = (enum draft_memory)of->memory,
         .self = type,
     };
-    if (speclab_register_drafter(&t, &err))
-        return 1;
-    free(table);
-    free(type);
-    return foreign_refuse(r, "%s", err.text);
+    return speclab_register_drafter(&t, err);
+}
+
+int32_t speclab_register_foreign_drafter(const struct foreign_drafter *of)
+{
+    if (of->version == FOREIGN_VERSION && (of->layers < 0 || of->layers > MAX_TAPS))
+        return foreign_refuse(of->report, "expected at most %d layers, found %d", MAX_TAPS, (int)of->layers);
+    return foreign_register(of, of->version, of->option, of->options, trees,
+                            of->rows != NULL ? sizeof(trees) / sizeof(*trees) : 0, add_drafter, of->report);
 }

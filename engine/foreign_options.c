@@ -77,16 +77,16 @@ static bool make_option(struct option *to, int number, const struct foreign_opti
            foreign_refuse(r, "option %s: %s", o->name, err.text);
 }
 
-struct option *foreign_options(const struct foreign_option *o, int n, const struct option *more, int extra,
-                               size_t *size, struct foreign_report *r)
+static struct option *make_table(const struct foreign_option *o, int n, const struct option *more, int n_more,
+                                 size_t *size, struct foreign_report *r)
 {
-    struct option *table = xcalloc((size_t)(n + extra + 1), sizeof(*table));
+    struct option *table = xcalloc((size_t)(n + n_more + 1), sizeof(*table));
     *size = (size_t)(FIELD * (n + 1));
     for (int i = 0; i < n; i++) {
         bool ok = make_option(&table[i], i, &o[i], r);
         if (ok && has(table, i, o[i].name))
             ok = foreign_refuse(r, "option %s: expected a name that no other option has", o[i].name);
-        if (ok && has(more, extra, o[i].name))
+        if (ok && has(more, n_more, o[i].name))
             ok = foreign_refuse(
                 r, "option %s: a drafter of rows has it already, as an option of trees; remove this one", o[i].name);
         if (!ok) {
@@ -94,11 +94,33 @@ struct option *foreign_options(const struct foreign_option *o, int n, const stru
             return NULL;
         }
     }
-    for (int i = 0; i < extra; i++) {
+    for (int i = 0; i < n_more; i++) {
         table[n + i] = more[i];
         table[n + i].at += *size;
     }
     return table;
+}
+
+int32_t foreign_register(const void *of, int32_t version, const struct foreign_option *option, int n,
+                         const struct option *more, int n_more,
+                         bool (*add)(const struct foreign_type *type, struct error *err), struct foreign_report *r)
+{
+    struct error err;
+    size_t size;
+    if (version != FOREIGN_VERSION)
+        return foreign_refuse(r, "expected version %d of the door, found %d", FOREIGN_VERSION, (int)version);
+    if (n < 0 || n > FOREIGN_OPTIONS)
+        return foreign_refuse(r, "expected at most %d options, found %d", FOREIGN_OPTIONS, n);
+    struct option *table = make_table(option, n, more, n_more, &size, r);
+    if (table == NULL)
+        return 0;
+    struct foreign_type *type = xmalloc(sizeof(*type));
+    *type = (struct foreign_type){ of, table, size };
+    if (add(type, &err))
+        return 1;
+    free(table);
+    free(type);
+    return foreign_refuse(r, "%s", err.text);
 }
 
 void foreign_values(const struct option *table, int n, const void *options, struct foreign_value *value)

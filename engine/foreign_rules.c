@@ -1,11 +1,8 @@
 // foreign_rules.c - makes a struct rule of the flat struct of a foreign rule (engine/foreign.h), and checks all that
 // the plugin hands over.
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
-#include "core/memory.h"
 #include "engine/foreign_options.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
@@ -17,11 +14,6 @@ struct foreign_verifying { // what foreign_decision.self points to
     struct rng *rng;
     struct verification *out;
     struct foreign_report *report;
-};
-
-struct foreign_type { // a registered rule: rule.self
-    const struct foreign_rule *of;
-    const struct option *option;
 };
 
 void speclab_foreign_p(void *self, int32_t node, double *to)
@@ -99,34 +91,21 @@ static void foreign_verify(const struct rule *rule, const struct draft *d, struc
         verification_path(out, d, decision.last, decision.chosen);
 }
 
-int32_t speclab_register_foreign_rule(const struct foreign_rule *of)
+static bool add_rule(const struct foreign_type *type, struct error *err)
 {
-    struct foreign_report *r = of->report;
-    struct error err;
-    size_t size;
-    if (of->version != FOREIGN_VERSION)
-        return foreign_refuse(r, "expected version %d of the door, found %d", FOREIGN_VERSION, (int)of->version);
-    if (of->options < 0 || of->options > FOREIGN_OPTIONS)
-        return foreign_refuse(r, "expected at most %d options, found %d", FOREIGN_OPTIONS, (int)of->options);
-    struct foreign_type *type = xcalloc(1, sizeof(*type)); // kept until the process ends
-    type->of = of;
-    struct option *table = foreign_options(of->option, of->options, NULL, 0, &size, r);
-    type->option = table;
-    if (table == NULL) {
-        free(type);
-        return 0;
-    }
+    const struct foreign_rule *of = type->of;
     const struct rule rule = { .name = of->name,
                                .summary = of->summary,
                                .exact = of->lossless != 0,
                                .takes = of->takes,
                                .options = of->options > 0 ? type->option : NULL,
-                               .options_size = of->options > 0 ? size : 0,
+                               .options_size = of->options > 0 ? type->size : 0,
                                .verify = of->verify != NULL ? foreign_verify : NULL,
                                .self = type };
-    if (speclab_register_rule(&rule, &err))
-        return 1;
-    free(table);
-    free(type);
-    return foreign_refuse(r, "%s", err.text);
+    return speclab_register_rule(&rule, err);
+}
+
+int32_t speclab_register_foreign_rule(const struct foreign_rule *of)
+{
+    return foreign_register(of, of->version, of->option, of->options, NULL, 0, add_rule, of->report);
 }
