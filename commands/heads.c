@@ -20,7 +20,6 @@
 #include "sampling/rng.h"
 #include "sampling/sampling.h"
 #include "results/statistics/calibration.h"
-#include "verifier/verifier.h"
 
 struct heads {
     struct observed_cell *c;
@@ -266,8 +265,7 @@ static void calibrate(struct heads *h)
 
 static bool run_cell(struct heads *h, struct error *err)
 {
-    if (!observed_cell_open(h->c, (struct speclab_listener){ .end = done, .self = h }, (struct step_observer){ 0 },
-                            err))
+    if (!observed_cell_open(h->c, (struct speclab_listener){ .end = done, .self = h }, err))
         return false;
     const int nodes = h->c->decoder->drafter->nodes;
     h->draft.token = xcalloc((size_t)nodes, sizeof(int32_t));

@@ -16,7 +16,7 @@
 #include "verifier/rules/rule.h"
 #include "verifier/verifier.h"
 
-struct sequence {      // of one slot
+struct sequence {      // the sequence of a slot
     bool active, over; // over: the text has ended, but its end is not reported yet
     int64_t number;
     struct philox rng;
@@ -28,17 +28,18 @@ struct sequence {      // of one slot
     enum speclab_stop why;
 };
 
-// Time stamps of a step on the target's device. Earlier steps are reported between SCORED and DECIDE: time spent there beyond
-// the pass is not counted.
+// Time stamps of a step on the target's device. Earlier steps are reported between SCORED and DECIDE: time spent there
+// beyond the pass is not counted.
 enum { PROPOSE, VERIFY, SCORED, DECIDE, ADVANCE, END, STAMPS };
 
-// A GPU runs behind the host: the times of a step are known only after the host should have queued the next one. A step is therefore
-// recorded and reported when its times are known. A record holds data in host memory only: rows of probabilities and hidden states belong
-// to another step by then. There are the current step, the step that the device may still be running, and the one that it has finished.
+// A GPU runs behind the host: the times of a step are known only after the host should have queued the next one. A step
+// is therefore recorded and reported when its times are known. A record holds data in host memory only: rows of
+// probabilities and hidden states belong to another step by then. There are the current step, the step that the device
+// may still be running, and the one that it has finished.
 enum { MAX_PENDING_STEPS = 3 };
 
 struct step_record {
-    int number; // below MAX_PENDING_STEPS, unique among pending steps: selects the time stamps
+    int number; // unique among pending steps, below MAX_PENDING_STEPS: selects the time stamps
     int n;      // sequences
     struct sequence_record {
         struct speclab_step step; // what is reported: it points into the next two
@@ -109,39 +110,37 @@ static struct step_record *current(const struct speclab_decoder *d)
     return &d->record[(d->first + d->pending) % MAX_PENDING_STEPS];
 }
 
-// ---- the listener's `decided`
-
-struct speclab_rows {
-    const struct verified *of;
-};
-
-const float *speclab_rows_p(struct speclab_rows *r, int node)
+static struct backend *device(const struct speclab_decoder *d)
 {
-    return r->of->p->row(r->of->p, node);
+    return model_backend(verifier_setup(d->verifier)->target);
 }
 
-const float *speclab_rows_q(struct speclab_rows *r, int node)
+// ---- the listener's `scored` and `decided`, which the verifier calls
+
+static struct speclab_step described(const struct speclab_decoder *d, const struct request *r,
+                                     const struct verification *v)
 {
-    const struct draft *d = r->of->request->draft;
-    for (int c = draft_next_child(d, node, node); c >= 0; c = draft_next_child(d, node, c))
-        if (d->proposal[c] != DETERMINISTIC)
-            return d->q->row(d->q, node);
-    return NULL;
+    struct speclab_step s = current(d)->of[r - d->request].step;
+    describe(&s, r->draft, v);
+    s.n = s.accepted = 0;
+    return s;
+}
+
+static void on_scored(void *self, const struct request *r, struct tensor logits)
+{
+    static const struct verification none;
+    const struct speclab_decoder *d = self;
+    const struct speclab_step s = described(d, r, &none);
+    struct speclab_rows rows = { .logits = logits, .backend = device(d) };
+    d->listener.scored(d->listener.self, &s, &rows);
+    free(rows.copy);
 }
 
 static void on_verified(void *self, const struct verified *v)
 {
     const struct speclab_decoder *d = self;
-    struct speclab_rows rows = { v };
-    struct speclab_step s = current(d)->of[v->request - d->request].step;
-    describe(&s, v->request->draft, v->verification);
-    s.n = s.accepted = 0;
-    d->listener.decided(d->listener.self, &s, &rows);
-}
-
-struct step_observer loop_observer(struct speclab_decoder *d)
-{
-    return d->listener.decided != NULL ? (struct step_observer){ .verified = on_verified, .self = d } : d->observer;
+    const struct speclab_step s = described(d, v->request, v->verification);
+    d->listener.decided(d->listener.self, &s, &(struct speclab_rows){ .of = v });
 }
 
 // ---- the decoder
@@ -153,6 +152,9 @@ bool loop_create(struct speclab_decoder *d, int slots, struct error *err)
         return fail(err, "decoder: %d slots and drafts of %d nodes requested, the verifier has %d and %d", slots,
                     d->drafter->nodes, s->slots, s->nodes);
     const size_t n = (size_t)slots;
+    if (d->listener.scored != NULL || d->listener.decided != NULL)
+        verifier_observe(d->verifier, (struct step_observer){ d->listener.scored != NULL ? on_scored : NULL,
+                                                              d->listener.decided != NULL ? on_verified : NULL, d });
     d->slots = slots;
     d->length = s->length;
     d->nodes = d->drafter->nodes;
@@ -262,14 +264,7 @@ static bool leave(struct speclab_decoder *d, bool ok)
     return ok;
 }
 
-// ---- the target's device
-
-static struct backend *device(const struct speclab_decoder *d)
-{
-    return model_backend(verifier_setup(d->verifier)->target);
-}
-
-// Waits for queued work.
+// Waits for queued work of the target's device.
 static bool finished(const struct speclab_decoder *d, struct error *err)
 {
     return device(d)->sync(device(d), err);
@@ -425,7 +420,8 @@ static int append(struct speclab_decoder *d, struct sequence *q, const struct ad
     return q->n > before ? q->n - before : 0; // a stop string may have begun in an earlier step
 }
 
-// Appends all advances, and collects those of sequences that have not ended for the drafter. Returns how many these are.
+// Appends all advances, and collects those of sequences that have not ended for the drafter. Returns how many these
+// are.
 static int append_all(struct speclab_decoder *d, struct step_record *s)
 {
     int n_continued = 0;
@@ -520,7 +516,8 @@ static void finish(struct speclab_decoder *d, int slot, int64_t ended)
     forget(d, slot);
 }
 
-// Waits until the times of all steps are known, reports them and finishes the texts that have ended. No work is queued then.
+// Waits until the times of all steps are known, reports them and finishes the texts that have ended. No work is queued
+// then.
 static bool report_all(struct speclab_decoder *d, struct error *err)
 {
     if (!finished(d, err))

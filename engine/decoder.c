@@ -201,7 +201,6 @@ struct verifier_setup decoder_verifier(struct speclab_decoder *d, int slots, int
         .nodes = d->drafter->nodes,
         .used_vocab = d->target->used_vocab,
         .cache = d->target->cache,
-        .observer = loop_observer(d),
     };
 }
 
@@ -233,6 +232,35 @@ bool decoder_shares_randomness(const struct speclab_decoder *d)
 bool speclab_decoder_is_lossless(const struct speclab_decoder *d)
 {
     return d->rule->exact;
+}
+
+// ---- rows, for a listener
+
+const float *speclab_rows_p(struct speclab_rows *r, int node)
+{
+    return r->of != NULL ? r->of->p->row(r->of->p, node) : NULL;
+}
+
+const float *speclab_rows_q(struct speclab_rows *r, int node)
+{
+    const struct draft *d = r->of != NULL ? r->of->request->draft : NULL;
+    for (int c = d != NULL ? draft_next_child(d, node, node) : -1; c >= 0; c = draft_next_child(d, node, c))
+        if (d->proposal[c] != DETERMINISTIC)
+            return d->q->row(d->q, node);
+    return NULL;
+}
+
+const float *speclab_rows_logits(struct speclab_rows *r, int node)
+{
+    if (r->logits.data == NULL)
+        return NULL;
+    const struct tensor row = tensor_rows(r->logits, node, 1);
+    const float *host = r->backend->host(r->backend, row.data);
+    if (host != NULL)
+        return host;
+    r->copy = xrealloc(r->copy, tensor_bytes(row));
+    r->backend->download(r->backend, r->copy, row.data, tensor_bytes(row));
+    return r->copy;
 }
 
 // ---- options as texts

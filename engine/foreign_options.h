@@ -17,8 +17,8 @@ struct foreign_type {            // a registered drafter or rule; kept until the
 };
 
 // Registers `of`, a struct foreign_drafter or foreign_rule with these members: makes the table of its n options and of
-// `more` (n_more), whose fields follow, and has `add` add the type to its registry. Returns 0, with a sentence in r->why
-// and nothing left behind, if it is refused.
+// `more` (n_more), whose fields follow, and has `add` add the type to its registry. Returns 0, with a sentence in
+// r->why and nothing left behind, if it is refused.
 int32_t foreign_register(const void *of, int32_t version, const struct foreign_option *option, int n,
                          const struct option *more, int n_more,
                          bool (*add)(const struct foreign_type *type, struct error *err), struct foreign_report *r);

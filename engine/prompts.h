@@ -17,8 +17,8 @@ enum { MAX_PROMPTS = 1 << 18, MAX_TURNS = 1 << 6 }; // a sequence number packs b
 
 struct prompt {
     int number;       // position in the file, from 0, independent of limits; the database identifies the prompt by it
-    const char *path; // of the file; borrowed
-    int line;         // in the file
+    const char *path; // the file; borrowed
+    int line;         // the line in the file
     char *id, *category;     // id: the number if the file has none; category NULL: none
     int n_history;           // messages before the first turn, from `messages`: a system message, a few shots
     struct message *history; // contents are owned
@@ -33,7 +33,7 @@ struct prompt {
 
 struct prompts {
     char *path;
-    struct hash hash; // of the file's bytes
+    struct hash hash; // the hash of the file's bytes
     int n;
     struct prompt *prompt; // (n)
     bool answered;         // each prompt has an answer
@@ -45,8 +45,8 @@ bool prompts_read(const char *path, int limit, int per_category, struct prompts 
 // Reads all prompts with answers: each line has an `answer` (GSM8K; a text, or a list with one for each turn) or a
 // `reference` (Spec-Bench).
 bool prompts_read_answered(const char *path, struct prompts *to, struct error *err);
-// One line's prompt, by its number; n: of the file's line. opening, if not NULL: whether its only message is {"role": "user"} without content, which the
-// model is to write; such a prompt has no turns. prompt_free() it.
+// One line's prompt, by its number; n: of the file's line. opening, if not NULL: whether its only message is {"role":
+// "user"} without content, which the model is to write; such a prompt has no turns. prompt_free() it.
 bool prompt_of_line(const struct json *line, const char *path, int n, int number, bool *opening, struct prompt *to,
                     struct error *err);
 void prompt_free(struct prompt *p);
@@ -54,8 +54,8 @@ void prompt_free(struct prompt *p);
 void prompts_shuffle(struct prompts *p, uint64_t seed);
 void prompts_free(struct prompts *p);
 
-// Token ids of a prompt up to and including a turn. answer: (turn) the answers to earlier turns. The messages are rendered
-// with the chat template, unless the prompt is a completion or the chat is none. Errors (a text that cannot be tokenized,
-// an id outside the vocabulary) name file and line.
+// Token ids of a prompt up to and including a turn. answer: (turn) the answers to earlier turns. The messages are
+// rendered with the chat template, unless the prompt is a completion or the chat is none. Errors (a text that cannot be
+// tokenized, an id outside the vocabulary) name file and line.
 bool prompt_token_ids(const struct speclab_target *t, const struct prompt *p, char *const *answer, int turn,
                       struct ids *to, struct error *err);

@@ -1,4 +1,5 @@
-// request.h - what a sequence keeps of its request until it ends: its own copy of what ends the text, and a sampling of its own.
+// request.h - what a sequence keeps of its request until it ends: its own copy of what ends the text, and a sampling of
+// its own.
 #pragma once
 #include "engine/engine.h"
 
@@ -7,7 +8,7 @@ struct request_copy { // { 0 }: none; do not move while a sequence uses it
     struct stop_strings strings;     // what stops.string looks for
     char **stop;                     // (strings.n) owned
     const struct sampling *sampling; // NULL: the verifier's
-    struct sampling own;             // of the request; zero without one
+    struct sampling own;             // the sampling of the request; zero without one
 };
 
 // Whether a request is one that d can decode, but for its place among the other sequences.

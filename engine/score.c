@@ -10,9 +10,9 @@
 struct score_memory { // what a target keeps from one text to the next
     struct kv_cache *cache;
     int length;           // its capacity, tokens of a text
-    int rows;             // of a pass
+    int rows;             // the most rows of a pass
     struct tensor logits; // (rows, vocab)
-    float *copy;          // of logits, on a device with memory of its own
+    float *copy;          // the logits, on a device with memory of its own
 };
 
 void score_memory_free(struct score_memory *s, struct backend *b)

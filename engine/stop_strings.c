@@ -1,4 +1,5 @@
-// stop_strings.c - the text of tokens, and stop strings in it: the search looks back only over the tokens that the longest one can span.
+// stop_strings.c - the text of tokens, and stop strings in it: the search looks back only over the tokens that the
+// longest one can span.
 #include "engine/engine.h"
 
 #include <stdlib.h>

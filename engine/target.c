@@ -38,7 +38,7 @@ static bool open_model(struct speclab_target *t, const char *path, const struct 
                        int activations, struct error *err)
 {
     const int rows = o->rows > 0 ? o->rows : TARGET_ROWS;
-    char *message = NULL; // of the packed-weight cache
+    char *message = NULL; // what happened to the packed-weight cache
     t->model = model_open_as(path, t->backend, (enum activations)activations, QUANTIZE_NONE, rows,
                              o->packed_cache ? &message : NULL, err);
     if (t->model != NULL && message != NULL && o->log != NULL)

@@ -267,9 +267,7 @@ static bool open_cell_drafter(struct cell_runner *c, struct loaded_experiment *o
         return false;
     const int kept = c->none ? ROWS_NONE : e->rows;
     c->recorder = recorder_create(experiment_batch(e, c->cell.batch), e->trials, kept);
-    c->decoder->listener = recorder_listener(c->recorder);
-    if (records_expected(c, e) || kept != ROWS_NONE)
-        c->decoder->observer = recorder_observer(c->recorder);
+    c->decoder->listener = recorder_listener(c->recorder, records_expected(c, e) || kept != ROWS_NONE);
     const bool ok = open_drafter(c->decoder, o, c->cell, err) && check_rows(c, o, err);
     if (ok)
         c->identity = cell_identity(o, c->cell, c->decoder->drafter);

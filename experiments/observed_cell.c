@@ -5,18 +5,16 @@
 #include "core/error.h"
 #include "engine/prompts.h"
 
-bool observed_cell_open(struct observed_cell *c, struct speclab_listener listener, struct step_observer observer,
-                        struct error *err)
+bool observed_cell_open(struct observed_cell *c, struct speclab_listener listener, struct error *err)
 {
     c->slots = experiment_batch(c->e, c->cell.batch);
     c->decoder = cell_read(c->e, c->cell, err);
     if (c->decoder == NULL)
         return false;
     c->decoder->listener = listener;
-    c->decoder->observer = observer;
     if (!cell_open(c->decoder, c->loaded, c->cell, err))
         return false;
-    if (observer.verified != NULL && decoder_shares_randomness(c->decoder))
+    if (listener.decided != NULL && decoder_shares_randomness(c->decoder))
         return fail(
             err, "rule match with `pick: coupled`: draft tokens share the rule's random numbers, so these tests do not "
                  "apply; instead compare its texts with those of none");

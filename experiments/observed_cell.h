@@ -1,4 +1,4 @@
-// observed_cell.h - a cell of an experiment that decodes with an observer of its steps (exact_run.c, bits_run.c,
+// observed_cell.h - a cell of an experiment that decodes with a listener of its own (exact_run.c, bits_run.c,
 // heads.c).
 #pragma once
 #include <stdbool.h>
@@ -16,9 +16,7 @@ struct observed_cell { // do not move while open
     struct speclab_decoder *decoder;
 };
 
-// listener and observer: they get the decoder's steps.
-bool observed_cell_open(struct observed_cell *c, struct speclab_listener listener, struct step_observer observer,
-                        struct error *err);
+bool observed_cell_open(struct observed_cell *c, struct speclab_listener listener, struct error *err);
 // Starts text `number`: the first turn of prompt number % prompts, so that prompts
 // repeat with other random numbers. *slot: its slot, -1 on failure. ids: its prompt's ids are appended, unless NULL.
 bool observed_cell_start(const struct observed_cell *c, int64_t number, int *slot, struct ids *ids, struct error *err);

@@ -142,19 +142,19 @@ static void pack_rows(struct recorder *r, const struct verified *j, struct text 
     }
 }
 
-static void observe(void *self, const struct verified *j)
+static void record_decided(void *self, const struct speclab_step *s, struct speclab_rows *rows)
 {
     struct recorder *r = self;
-    struct pending_step *p = pending_of(r, j->request->draft->token);
+    struct pending_step *p = pending_of(r, s->draft);
     if (p == NULL) {
         r->pending = xrealloc(r->pending, (size_t)(r->n_pending + 1) * sizeof(*r->pending));
         p = &r->pending[r->n_pending++];
-        *p = (struct pending_step){ .draft = j->request->draft->token };
+        *p = (struct pending_step){ .draft = s->draft };
     }
     if (r->expecter != NULL)
-        expect(r->expecter, j, &p->expectation);
+        expect(r->expecter, rows->of, &p->expectation);
     if (r->rows != ROWS_NONE)
-        pack_rows(r, j, &p->rows);
+        pack_rows(r, rows->of, &p->rows);
 }
 
 static void *copy_of(const void *from, size_t bytes)
@@ -279,14 +279,11 @@ void recorder_destroy(struct recorder *r)
     free(r);
 }
 
-struct speclab_listener recorder_listener(struct recorder *r)
+struct speclab_listener recorder_listener(struct recorder *r, bool observes)
 {
-    return (struct speclab_listener){ .step = record_step, .end = record_end, .self = r };
-}
-
-struct step_observer recorder_observer(struct recorder *r)
-{
-    return (struct step_observer){ .verified = observe, .self = r };
+    return (struct speclab_listener){
+        .step = record_step, .end = record_end, .self = r, .decided = observes ? record_decided : NULL
+    };
 }
 
 void recorder_set_drafter(struct recorder *r, const struct drafter *d, struct expecter *e)

@@ -5,7 +5,6 @@
 #include <stdint.h>
 #include "engine/engine.h"
 #include "results/store.h"
-#include "verifier/verifier.h"
 
 struct drafter;
 struct expecter;
@@ -14,13 +13,13 @@ struct recorder;
 // trials: record acceptance tests. rows: ROWS_NONE, or record every draft with so many entries of its rows
 // (packed_rows.h).
 struct recorder *recorder_create(int slots, bool trials, int rows);
-struct step_observer recorder_observer(struct recorder *r); // the verifier's observer, for rows and expectations
 // Must be called before the first step. If the drafter has parts, draft tokens are recorded by the parts that proposed
 // them; d is borrowed for the call. e: records expectations of every step, and the recorder owns it; NULL: none are
 // recorded.
 void recorder_set_drafter(struct recorder *r, const struct drafter *d, struct expecter *e);
 void recorder_destroy(struct recorder *r); // NULL: no effect
-struct speclab_listener recorder_listener(struct recorder *r);
+// observes: rows or expectations are recorded.
+struct speclab_listener recorder_listener(struct recorder *r, bool observes);
 
 void recorder_set_round(struct recorder *r, int round); // applies to the steps that follow (table slice)
 int64_t recorder_tokens(

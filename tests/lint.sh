@@ -114,7 +114,7 @@ grep -nE '\b(rand|random|drand48|srand)\(' -r --include='*.[ch]' ${folders%% res
 
 # Comments are sentences or noun phrases, not fragments that begin with a preposition, and fit in the column limit of .clang-format.
 # Code within "clang-format off" may be longer, and so may strings.
-commented='commands core sampling experiments kernels/cpu kernels/cuda kernels/device_step kernels/*.[ch] models drafters verifier results python/speclab python/training'
+commented='commands core engine sampling experiments kernels/cpu kernels/cuda kernels/device_step kernels/*.[ch] models drafters verifier results python/speclab python/training'
 while read -r place; do
     violation "$place"
 done < <(files $commented | grep -E '\.(c|h|cu|sql|py)$' | xargs perl -CSD -ne '

@@ -139,6 +139,11 @@ const struct verifier_setup *verifier_setup(const struct verifier *v)
     return &v->s;
 }
 
+void verifier_observe(struct verifier *v, struct step_observer o)
+{
+    v->s.observer = o;
+}
+
 const struct verifier_counts *verifier_counts(const struct verifier *v)
 {
     return &v->counts;

@@ -45,6 +45,7 @@ struct verifier_setup {
 struct verifier *verifier_create(const struct verifier_setup *s, struct error *err); // borrows what s points to
 void verifier_destroy(struct verifier *v);
 const struct verifier_setup *verifier_setup(const struct verifier *v);
+void verifier_observe(struct verifier *v, struct step_observer o); // replaces the setup's observer
 
 // Runs the next chunk of a prompt and reports it in a. a->n is 0 when only the last token remains, which is the first
 // root.

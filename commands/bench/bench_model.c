@@ -10,7 +10,6 @@
 #include "models/kv_cache.h"
 #include "models/model.h"
 #include "verifier/target_cache.h"
-#include "verifier/verifier.h"
 
 enum { BEFORE = 2 }; // passes that are queued before one that is timed: the second time, a device captures their graph
 enum { PENDING = 64 }; // rows of a pass that fills a cache, and minimum of pending rows, as for drafts

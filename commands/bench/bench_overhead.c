@@ -10,7 +10,6 @@
 #include "commands/bench/bench.h"
 #include "models/model.h"
 #include "verifier/target_cache.h"
-#include "verifier/verifier.h"
 
 enum { TOKENS = 48, MAX_PASSES = 9, MOST_PROMPT = 2048 };
 

@@ -1,6 +1,7 @@
 #include "commands/exact/exact_run.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
@@ -15,7 +16,6 @@
 #include "results/query.h"
 #include "results/store/store_schema.h"
 #include "verifier/target_cache.h"
-#include "verifier/verifier.h"
 
 struct accepted {    // the root and the accepted tokens of a slot in a step, with their nodes
     int n, position; // position: the first one's in the text; n 0: the slot was not in the step
@@ -48,12 +48,6 @@ static bool feed_prompt(struct bits *b, int slot, const int32_t *token, int n, s
     return ok;
 }
 
-static void download(struct bits *b, float *to, struct tensor from)
-{
-    struct backend *k = b->c->loaded->target->backend;
-    k->download(k, to, from.data, (size_t)from.rows * (size_t)from.width * sizeof(*to));
-}
-
 // Sets b->single to the logits after `token`.
 static bool logits_after(struct bits *b, int slot, int32_t token, struct error *err)
 {
@@ -64,27 +58,30 @@ static bool logits_after(struct bits *b, int slot, int32_t token, struct error *
     struct backend *k = b->c->loaded->target->backend;
     if (!k->sync(k, err))
         return false;
-    download(b, b->single, b->row);
+    k->download(k, b->single, b->row.data, tensor_bytes(b->row));
     return true;
 }
 
 // ---- verification passes
 
-static void scored(void *self, const struct request *r, struct tensor logits)
+static void scored(void *self, const struct speclab_step *s, struct speclab_rows *rows)
 {
     struct bits *b = self;
-    download(b, b->scored[r->slot], logits);
+    const size_t vocab = (size_t)b->row.width;
+    for (int node = 0; node <= s->drafted; node++)
+        memcpy(b->scored[s->slot] + (size_t)node * vocab, speclab_rows_logits(rows, node), vocab * sizeof(float));
 }
 
 // Called within the step, while the model is in use: the comparison follows after the step.
-static void verified(void *self, const struct verified *j)
+static void decided(void *self, const struct speclab_step *s, struct speclab_rows *rows)
 {
-    struct accepted *a = &((struct bits *)self)->accepted[j->request->slot];
-    a->n = j->verification->n;
-    a->position = j->request->n;
+    (void)rows;
+    struct accepted *a = &((struct bits *)self)->accepted[s->slot];
+    a->n = s->decided;
+    a->position = s->position + 1;
     for (int i = 0; i < a->n; i++) {
-        a->node[i] = j->verification->node[i];
-        a->token[i] = j->request->draft->token[a->node[i]];
+        a->node[i] = s->node[i];
+        a->token[i] = s->draft[a->node[i]];
     }
 }
 
@@ -133,8 +130,8 @@ static bool decode_until_enough(struct bits *b, struct error *err)
 
 static bool open_bits(struct bits *b, struct error *err)
 {
-    const struct step_observer observer = { scored, verified, b };
-    if (!observed_cell_open(b->c, (struct speclab_listener){ 0 }, observer, err))
+    const struct speclab_listener listener = { .self = b, .decided = decided, .scored = scored };
+    if (!observed_cell_open(b->c, listener, err))
         return false;
     struct loaded_experiment *o = b->c->loaded;
     struct model *m = o->target->model;

@@ -15,7 +15,6 @@
 #include "models/model.h"
 #include "results/query.h"
 #include "verifier/rules/rule.h"
-#include "verifier/verifier.h"
 
 enum { AHEAD = 4 }; // texts per slot that may finish before the next one in order
 
@@ -37,9 +36,10 @@ struct tested_cell { // a cell while it is decoded
 
 // ---- from texts to sums
 
-static void verified(void *self, const struct verified *j)
+static void decided(void *self, const struct speclab_step *s, struct speclab_rows *rows)
 {
-    observer_verified(((struct tested_cell *)self)->observer, j);
+    (void)s;
+    observer_verified(((struct tested_cell *)self)->observer, rows->of);
 }
 
 static void done(void *self, const struct speclab_end *e)
@@ -277,8 +277,7 @@ static void print_head(const struct tested_cell *w, const char *more)
 
 static bool run_cell(struct tested_cell *w, enum answer *answer, struct error *err)
 {
-    if (!observed_cell_open(w->c, (struct speclab_listener){ .end = done, .self = w },
-                            (struct step_observer){ .verified = verified, .self = w }, err))
+    if (!observed_cell_open(w->c, (struct speclab_listener){ .end = done, .self = w, .decided = decided }, err))
         return false;
     if (sampling_is_greedy(&w->c->decoder->sampling)) {
         print_head(w, ": greedy, there is no distribution to test; see --bits");

@@ -19,7 +19,7 @@ import numpy as np
 from speclab import door, plugins
 from speclab.command import Fault
 
-_INTERFACE = 3  # engine/speclab.h: SPECLAB_VERSION
+_INTERFACE = 4  # engine/speclab.h: SPECLAB_VERSION
 
 
 class _Error(c.Structure):
@@ -55,7 +55,7 @@ _END = c.CFUNCTYPE(None, c.c_void_p, c.POINTER(_End))
 
 
 class _Listener(c.Structure):
-    _fields_ = [("step", _STEP), ("end", _END), ("self", c.c_void_p), ("decided", c.c_void_p)]
+    _fields_ = [("step", _STEP), ("end", _END), ("self", c.c_void_p), ("decided", c.c_void_p), ("scored", c.c_void_p)]
 
 
 class _DecoderOptions(c.Structure):

@@ -48,7 +48,7 @@ static void a_step_is_recorded_as_it_was_verified(void **state)
                               .at_ns = 4,
                               .batch = 1 };
     struct recorder *r = recorder_create(1, true, 0);
-    struct speclab_listener l = recorder_listener(r);
+    struct speclab_listener l = recorder_listener(r, false);
     struct sequence_row row;
 
     l.step(l.self, &s); // not recorded: a warm-up

@@ -49,7 +49,7 @@ static void count_endings(struct group *g, const struct experiment *e, struct st
     assert_int_equal(g->n, CELLS);
     for (int i = 0; i < CELLS; i++) {
         struct cell_runner *c = &g->cell_runner[i];
-        counted[i] = (struct counted){ recorder_listener(c->recorder), i };
+        counted[i] = (struct counted){ recorder_listener(c->recorder, false), i };
         c->decoder->listener = (struct speclab_listener){ .step = pass_step, .end = count_end, .self = &counted[i] };
         char *sql = xformat("SELECT id FROM run WHERE cell = '%s'", c->identity.hash);
         c->run = query_first_int(s, sql);

@@ -37,6 +37,8 @@ struct report { // between `decided` and `step`
     int32_t draft[64], parent[64], node[64], token[64];
     double p[64];
     int nodes, path, vocab;
+    int scored, compared;
+    double *expected; // (nodes, vocab) the softmax of the logits that `scored` had
 };
 
 static double sum_of(const float *row, int n)
@@ -47,10 +49,31 @@ static double sum_of(const float *row, int n)
     return sum;
 }
 
+static void on_scored(void *self, const struct speclab_step *s, struct speclab_rows *rows)
+{
+    struct report *t = self;
+    t->scored++;
+    assert_true(t->scored == t->decided + 1 && s->decided == 0 && s->draft[0] >= 0 && s->position >= PROMPT - 1);
+    assert_true(speclab_rows_p(rows, 0) == NULL && speclab_rows_q(rows, 0) == NULL);
+    t->expected = xrealloc(t->expected, (size_t)((s->drafted + 1) * t->vocab) * sizeof(double));
+    for (int i = 0; i <= s->drafted; i++) {
+        const float *logits = speclab_rows_logits(rows, i);
+        double *to = t->expected + i * t->vocab, sum = 0;
+        for (int x = 0; x < t->vocab; x++)
+            sum += to[x] = exp((double)logits[x]);
+        for (int x = 0; x < t->vocab; x++)
+            to[x] /= sum;
+    }
+}
+
 static void on_decided(void *self, const struct speclab_step *s, struct speclab_rows *rows)
 {
     struct report *t = self;
     t->decided++;
+    assert_null(speclab_rows_logits(rows, 0));
+    for (int i = 0; i <= s->drafted && t->expected != NULL; i++)
+        for (int x = 0; x < t->vocab; x++, t->compared++)
+            assert_true(fabs(t->expected[i * t->vocab + x] - (double)speclab_rows_p(rows, i)[x]) < 1e-6);
     t->nodes = s->drafted + 1;
     t->path = s->decided;
     memcpy(t->draft, s->draft, (size_t)t->nodes * sizeof(*s->draft));
@@ -109,12 +132,16 @@ static void a_step_reports_its_draft_its_decision_and_their_rows(void **state)
     char *path = test_path("library.gguf");
     char *itself = xformat("small:model=%s,tokens=3", path); // its own draft model: q is p
     const char *const drafters[] = { "ngram:tokens=3", itself };
-    for (int i = 0; i < 2; i++) {
+    for (int run = 0; run < 4; run++) { // twice with the logits as well
+        const int i = run % 2;
         struct speclab_error error;
         struct report report = { .vocab = speclab_target_vocab(target) };
-        const struct speclab_decoder_options o = {
-            .drafter = drafters[i], .seed = 3, .listener = { .step = on_step, .self = &report, .decided = on_decided }
-        };
+        const struct speclab_decoder_options o = { .drafter = drafters[i],
+                                                   .seed = 3,
+                                                   .listener = { .step = on_step,
+                                                                 .self = &report,
+                                                                 .decided = on_decided,
+                                                                 .scored = run < 2 ? NULL : on_scored } };
         struct speclab_decoder *d = speclab_decoder_create(target, &o, &error);
         assert_ok(d != NULL, error);
         start_text(d, 1, NULL);
@@ -122,6 +149,9 @@ static void a_step_reports_its_draft_its_decision_and_their_rows(void **state)
             assert_ok(speclab_decoder_step(d, &error), error);
         speclab_decoder_destroy(d);
         assert_true(report.steps > 1 && report.tested > 0 && (report.drawn > 0) == (i == 1));
+        assert_int_equal(report.scored, run < 2 ? 0 : report.steps);
+        assert_true((report.compared > report.steps * report.vocab) == (run >= 2));
+        free(report.expected);
     }
     free(itself);
     free(path);

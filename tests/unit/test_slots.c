@@ -43,14 +43,12 @@ static struct rig rig_open(pair_device *device, const char *drafter, const char 
                                           rule_named("rejection"), slots, LENGTH) };
     struct pair *p = r.pair;
     r.recorder = recorder_create(slots, true, 0);
-    struct verifier_setup with = *verifier_setup(p->verifier);
-    with.observer = recorder_observer(r.recorder);
-    r.verifier = verifier_create(&with, &err);
+    r.verifier = verifier_create(verifier_setup(p->verifier), &err);
     assert_non_null(r.verifier);
     recorder_set_drafter(r.recorder, p->drafter,
                          expecter_create(p->rule, p->rule_options, drafter_makes(p->type, p->options),
                                          p->drafter->nodes, model_shape(p->target)->vocab));
-    r.decoder = decoder_create(r.verifier, p->drafter, slots, 21, recorder_listener(r.recorder), &err);
+    r.decoder = decoder_create(r.verifier, p->drafter, slots, 21, recorder_listener(r.recorder, true), &err);
     assert_non_null(r.decoder);
     return r;
 }

@@ -322,9 +322,8 @@ static void verify_again(struct observer *o, struct observed_text *t, int stream
     add_tokens(o, t, stream, step, &o->verification);
 }
 
-void observer_verified(void *self, const struct verified *step)
+void observer_verified(struct observer *o, const struct verified *step)
 {
-    struct observer *o = self;
     struct observed_text *t = &o->text[step->request->slot];
     add_tokens(o, t, STREAM_TEXT, step, step->verification);
     add_draft_tokens(o, t, step);

@@ -64,7 +64,7 @@ struct observer_setup {
 struct observer *observer_create(const struct observer_setup *s);
 void observer_destroy(struct observer *o);
 void observer_start(struct observer *o, int slot, int64_t sequence); // a text begins in this slot
-void observer_verified(void *o, const struct verified *step);        // a callback of struct step_observer
+void observer_verified(struct observer *o, const struct verified *step);
 // Adds the sums of the slot's text, which has ended, to `to`.
 void observer_take(struct observer *o, int slot, struct observed *to);
 void observed_join(struct observed *to, const struct observed *from);
