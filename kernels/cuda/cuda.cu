@@ -95,9 +95,9 @@ static bool is_set(const char *variable)
 }
 
 #if defined(EMULATED)
-static bool clusters_fit()
+static int clusters_fitting(int, int, int, int processors)
 {
-    return true;
+    return processors / 2;
 }
 #else
 static __global__ void cluster_probe() // never launched
@@ -105,27 +105,27 @@ static __global__ void cluster_probe() // never launched
     kernel_prologue();
 }
 
-// Whether a cluster fits whose blocks need a multiprocessor each, since they use most of its shared memory: a slice of
-// a GPU may have fewer multiprocessors. Clusters stay on if the driver does not know.
-static bool clusters_fit()
+// How many clusters of so many blocks of so many threads run at the same time, with so much dynamic shared memory each;
+// a slice of a GPU may have fewer multiprocessors. If the driver does not know: as many as there are multiprocessors
+// for.
+static int clusters_fitting(int blocks, int threads, int shared, int processors)
 {
-    enum { MOST = 160 << 10 };
     cudaLaunchAttribute cluster = {};
     cudaLaunchConfig_t l = {};
     int fitting = 0;
     cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim.x = CLUSTER;
+    cluster.val.clusterDim.x = (unsigned)blocks;
     cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-    l.gridDim = CLUSTER;
-    l.blockDim = CLUSTER_THREADS;
-    l.dynamicSmemBytes = MOST;
+    l.gridDim = (unsigned)(processors / blocks * blocks);
+    l.blockDim = (unsigned)threads;
+    l.dynamicSmemBytes = (size_t)shared;
     l.attrs = &cluster;
     l.numAttrs = 1;
-    cudaError_t e = cudaFuncSetAttribute(cluster_probe, cudaFuncAttributeMaxDynamicSharedMemorySize, MOST);
+    cudaError_t e = cudaFuncSetAttribute(cluster_probe, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
     if (e == cudaSuccess)
         e = cudaOccupancyMaxActiveClusters(&fitting, cluster_probe, &l);
     cudaGetLastError(); // clears it
-    return e != cudaSuccess || fitting > 0;
+    return e == cudaSuccess ? fitting : processors / blocks;
 }
 #endif
 
@@ -154,8 +154,12 @@ static struct cuda *open_device(const char *name, int device, struct error *err)
     c->processors = p.multiProcessorCount;
     const bool is_90 = p.major >= 9 && compiled_for_90();
     c->overlaps = is_90 && !is_set("SPECLAB_CUDA_NO_PDL");
-    c->clusters = is_90 && !is_set("SPECLAB_CUDA_NO_CLUSTERS") && clusters_fit();
+    // Blocks of these use most of the shared memory of a multiprocessor.
+    c->clusters = is_90 && !is_set("SPECLAB_CUDA_NO_CLUSTERS") &&
+                  clusters_fitting(CLUSTER, CLUSTER_THREADS, 160 << 10, c->processors) > 0;
     c->bulk = is_90 && !is_set("SPECLAB_CUDA_NO_BULK") && p.sharedMemPerBlockOptin >= RING_SHARED;
+    c->ring_clusters =
+        c->bulk && c->clusters ? clusters_fitting(RING_CLUSTER, RING_THREADS, RING_SHARED, c->processors) : 0;
     c->waits = is_set("SPECLAB_CUDA_SYNC");
     c->graphs = graphs_create();
     c->verify.apart = c->best.apart = c->parts.apart = true;

@@ -61,7 +61,8 @@ struct reach {  // what attention's launches depend on besides the number of row
     int runs;   // runs of rows of one slot
 };
 
-enum { RING_SHARED = 220 << 10 }; // bytes of shared memory that a block of matmul_ring.cu may need
+// A block of matmul_ring.cu at most: bytes of shared memory, threads; blocks of its clusters.
+enum { RING_SHARED = 220 << 10, RING_THREADS = 512, RING_CLUSTER = 4 };
 
 struct cublas; // cublas.cu
 struct graphs; // graphs.cu
@@ -70,9 +71,10 @@ struct cuda {
     struct backend backend; // first
     int device, processors; // the device's number, and its streaming multiprocessors
     cudaStream_t stream;
-    bool overlaps; // a kernel may start before the previous one has ended: from compute capability 9.0 on
-    bool clusters; // kernels run in clusters of blocks (device.h)
-    bool bulk;     // products of up to 64 rows read their weights by bulk copies (matmul_ring.cu)
+    bool overlaps;     // a kernel may start before the previous one has ended: from compute capability 9.0 on
+    bool clusters;     // kernels run in clusters of blocks (device.h)
+    bool bulk;         // products of up to 64 rows read their weights by bulk copies (matmul_ring.cu)
+    int ring_clusters; // clusters of that kernel that run at the same time; 0: none
     cudaEvent_t stamp[MAX_STAMPS];
     bool failed; // since the last sync()
     struct error err;

@@ -163,14 +163,16 @@ __device__ inline void copy_async(void *to, const void *from)
 
 // ---- bulk copies from global to shared memory, which complete on a barrier there
 
-// A barrier of one thread and the bytes that it expects. PTX ISA: mbarrier, cp.async.bulk. Compute capability 9.0.
+// A barrier of threads that arrive, and of the bytes that they expect. PTX ISA: mbarrier, cp.async.bulk. Compute
+// capability 9.0.
 struct arrival {
     uint64_t barrier;
 };
 
-__device__ inline void arrival_init(struct arrival *a)
+// count: of arrivals.
+__device__ inline void arrival_init(struct arrival *a, int count)
 {
-    ASM_90("mbarrier.init.shared::cta.b64 [%0], 1;" : : "r"(shared_address(&a->barrier)) : "memory");
+    ASM_90("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(shared_address(&a->barrier)), "r"(count) : "memory");
 }
 
 // After the last arrival_init, before others use the barriers; then a barrier of the threads.
@@ -188,7 +190,12 @@ __device__ inline void arrival_expect(struct arrival *a, int bytes)
            : "memory");
 }
 
-// Waits for the arrival and its copies. phase: 0 the first time, then 1, 0, ..
+__device__ inline void arrival_arrive(struct arrival *a)
+{
+    ASM_90("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(shared_address(&a->barrier)) : "memory");
+}
+
+// Waits for the arrivals and their copies. phase: 0 the first time, then 1, 0, ..
 __device__ inline void arrival_wait(struct arrival *a, int phase)
 {
     ASM_90("{\n\t.reg .pred done;\n\tagain:\n\t"

@@ -3,8 +3,7 @@
 //
 // A block has SIDE rows of weights and SIDE rows of x; gated, half as many rows of each weight. The order of a sum in
 // matmul_small.cu needs only two accumulators per output: the sum of the current slice, and that of the slices before
-// it. So each warp walks through all of K slice by slice (units 0, 8, 16, .., then 1, 9, ..), and nothing is combined
-// between warps. A warp has two tiles of rows and SIDE / 16 tiles of x; gated, one tile of each weight, adjacent in the
+// it. So each warp walks through all of K, and nothing is combined between warps. A warp has two tiles of rows and SIDE / 16 tiles of x; gated, one tile of each weight, adjacent in the
 // block.
 //
 // Weights and x are stored as fragments, what a warp loads at once, in global and in shared memory: copies are
@@ -123,41 +122,15 @@ template <int FORM, int SCALING, int SIDE>
 __device__ inline void multiply(struct warp_sums<SIDE / 16> *sum, const stage_of<FORM, SCALING, SIDE> &from, int row,
                                 int column, uint32_t minus)
 {
-    constexpr int BLOCKS = form_unit(FORM) / GROUP;
     const int lane = threadIdx.x % WARP;
     struct fragment<FORM, SCALING> w[2] = {
         load_fragment<FORM, SCALING>(from, row), load_fragment<FORM, SCALING>(from, row + 1)
     };
-    UNROLL_BY(1)
-    for (int b = 0; b < BLOCKS; b++) {
-        uint32_t a[2][2][2][4];
-        UNROLL
-        for (int r = 0; r < 2; r++) {
-            weights_of<FORM>(a[r][0], w[r].quants, 0, minus);
-            weights_of<FORM>(a[r][1], w[r].quants, 1, minus);
-        }
-        UNROLL
-        for (int c = 0; c < SIDE / 16; c++) {
-            const uint4 x = from.x[b][column + c][lane];
-            float2 of_x = make_float2(0, 0);
-            if constexpr (has_offset(SCALING))
-                of_x = sums_of(&from.sums[2 * b * SIDE + (column + c) * 8 + lane % 4 * 2], SIDE);
-            UNROLL
-            for (int r = 0; r < 2; r++)
-                add_block<FORM, SCALING>(sum->at[r][c], a[r], x, w[r], of_x);
-        }
-        next_block(&w[0]);
-        next_block(&w[1]);
-    }
+    add_unit<FORM, SCALING, SIDE / 16>(sum->at, w, &from.x[0][column][lane], &from.sums[column * 8 + lane % 4 * 2],
+                                       SIDE / 8, minus);
 }
 
 // ---- the kernel
-
-// The unit after this one; undefined after the last.
-__device__ inline int unit_after(int unit, int units)
-{
-    return unit + SLICES < units ? unit + SLICES : unit % SLICES + 1;
-}
 
 // Sums of a block in shared memory: (SIDE rows of x, SIDE rows of weights), padded to keep lanes in different banks.
 template <int SIDE> struct block_sums {
@@ -233,12 +206,11 @@ static __global__ void __launch_bounds__(SIDE * 2, SIDE == 128 ? 1 : 3)
     const uint32_t minus = 0xC300C300 + (uint32_t)s.part[0].w.zero * 0x00010001; // -128 - zero
     struct warp_sums<COLUMNS> sum, total;
     sum.fill(0);
-    total.fill(-0.0f);      // -0 + x is x, whatever the sign of x
-    int unit = 0, next = 0; // next unit to multiply, next unit to copy
+    total.fill(-0.0f); // -0 + x is x, whatever the sign of x
+    int slice_ends = slice_of(units, 0).end, slice = 0;
     UNROLL
-    for (int i = 0; i < STAGES - 1 && i < units; i++, next = unit_after(next, units))
-        copy_weights<FORM, SCALING, SIDE>(&ring[i], s, source, next);
-    next = 0;
+    for (int i = 0; i < STAGES - 1 && i < units; i++)
+        copy_weights<FORM, SCALING, SIDE>(&ring[i], s, source, i);
     wait_for_previous(); // weights are not written by kernels; the first group of copies has those of all first stages
     UNROLL_BY(1)
     for (int i = 1 - STAGES, from = 1; i < units; i++, from = from == STAGES - 1 ? 0 : from + 1) {
@@ -251,22 +223,21 @@ static __global__ void __launch_bounds__(SIDE * 2, SIDE == 128 ? 1 : 3)
         if (i + STAGES - 1 < units) {
             stage_type *const to = &ring[from == 0 ? STAGES - 1 : from - 1];
             if (i >= 0)
-                copy_weights<FORM, SCALING, SIDE>(to, s, source, next);
-            copy_input<FORM, SCALING, SIDE>(to, s, source, next);
+                copy_weights<FORM, SCALING, SIDE>(to, s, source, i + STAGES - 1);
+            copy_input<FORM, SCALING, SIDE>(to, s, source, i + STAGES - 1);
         }
-        next = unit_after(next, units);
         commit_copies();
         if (i < 0)
             continue;
         if (has_tiles)
             multiply<FORM, SCALING, SIDE>(&sum, ring[from], row, column, minus);
-        if (unit + SLICES >= units) { // the slice ends
+        if (i + 1 == slice_ends) {
             total.add(sum);
             sum.fill(0);
+            slice_ends = slice_of(units, ++slice).end;
         }
-        unit = unit_after(unit, units);
     }
-    if (units < SLICES)
+    if (slice < SLICES)
         total.add(sum); // adds the zeros of empty slices, which turn -0 into 0 as in matmul_small.cu
     __syncthreads();
     struct block_sums<SIDE> *all = (struct block_sums<SIDE> *)ring;

@@ -2,303 +2,441 @@
 // matmul_small.cu, bit for bit, with weights and input on their way through shared memory.
 //
 // What a memory delivers is bounded by what is asked of it ahead of time, and registers hold too little of that. Here a
-// block has a multiprocessor, and each of its eight warps one slice of k, for ROWS tiles of rows of weights and all
-// COLUMNS tiles of x, and a ring of its own in shared memory: a stage is a unit of k, filled by bulk copies a whole
-// ring ahead. A warp waits for its own copies only. A block has several groups of tiles, one after the other, and its
-// rings run on from one to the next: while the slices of a group are added, weights of the next one arrive. The first
-// weights are under way while the previous kernel ends. Every group reads all of x, from L2: more tiles in a group mean
-// fewer such reads, but groups that cannot be shared out as evenly (rows_of chooses). PTX ISA, cp.async.bulk and
-// mbarrier.
+// block has a multiprocessor, and in its shared memory a ring of stages, each some units of k of all tiles of weights
+// that the block works on, and of x. Few warps, the producers, fill them by bulk copies as soon as they are free; the
+// others, the consumers, have a pair of tiles each, and read x from the same stage: so x comes from L2 once for up to
+// sixteen tiles. More than 32 rows of x are divided between two consumers. The first weights are under way while the
+// previous kernel ends, and a ring runs on from one group of tiles to the next.
+//
+// Large weights have a pair of tiles for several warps of every multiprocessor: a warp takes all slices of k one after
+// the other. Others are spread over clusters of SLICES blocks, each with a slice of k, and a part of x; a consumer
+// writes its sums to the block that adds them. PTX ISA, cp.async.bulk and mbarrier; CUTLASS's warp-specialized kernels.
 #include "kernels/cuda/unit.h"
 
 namespace DEVICE_SPACE
 {
 
-enum { THREADS = 256, MAX_STAGES = 16 };
-static_assert((int)THREADS == (int)SLICES * (int)WARP, "a warp for each slice");
+enum {
+    MAX_WARPS = RING_THREADS / WARP,
+    MAX_PRODUCERS = 4,
+    MAX_PAIRS = 8,
+    MAX_STAGES = 32,
+    MIN_STAGES = 4,
+    COPY = 4096
+};
+static_assert((int)RING_CLUSTER == (int)SLICES, "a block for each slice");
 
-// Tiles of rows whose slices are added together, those of gate and up among them, and tiles of x.
-__host__ __device__ constexpr int together_of(int rows)
-{
-    return rows < 2 ? rows : 2;
-}
-
-__host__ __device__ constexpr int width_of(int columns)
-{
-    return columns < 4 ? columns : 4;
-}
-
-template <int COLUMNS, int ROWS> using sums_of_slice = float[together_of(ROWS)][width_of(COLUMNS) * 4][WARP];
-
-template <int FORM, int SCALING, int COLUMNS, int ROWS> struct ring_shape {
-    typedef struct stage<FORM, SCALING, ROWS, COLUMNS> stage_type;
-    static constexpr int TOGETHER = together_of(ROWS), WIDTH = width_of(COLUMNS);
-    static constexpr int FIT = (RING_SHARED - SLICES * (int)sizeof(sums_of_slice<COLUMNS, ROWS>)) /
-                               (SLICES * (int)(sizeof(stage_type) + sizeof(struct arrival)));
-    static constexpr int STAGES = FIT < MAX_STAGES ? FIT : (int)MAX_STAGES;
-    static_assert(STAGES >= 2, "a ring");
-    struct block { // shared memory
-        stage_type ring[SLICES][STAGES];
-        sums_of_slice<COLUMNS, ROWS> sums[SLICES];
-        struct arrival arrival[SLICES][STAGES];
-    };
+// How a product is divided.
+struct plan {
+    bool gated, spread;
+    int pairs;         // of tiles: (gated) of gate and up, otherwise of neighbours
+    int groups, most;  // groups of a block, one after the other; pairs of a group at most
+    int parts;         // consumers of a pair, with COLUMNS tiles of x each
+    int owned;         // spread: pairs of a group that a block of the cluster adds
+    int chunk, stages; // units of a stage at most; stages
+    int producers;
 };
 
-// Tile number r of a group: of the weights side by side, or (gated) of gate and up in turn. A tile beyond the last one
-// is that.
-template <int ROWS> __device__ inline struct place place_in_group(const struct work &k, bool gated, int group, int r)
+struct arrivals {
+    struct arrival full[MAX_STAGES], empty[MAX_STAGES];
+};
+
+// ---- layout of shared memory: arrivals, sums (tiles, columns * 4, WARP), stages
+
+// A stage: x of its units, the sums of x, then for each tile its quants, scales, supers.
+template <int FORM, int SCALING> struct layout_of_stage {
+    static constexpr int BLOCKS = form_unit(FORM) / GROUP, QUANTS = form_loads(FORM) * 512, // bytes of a unit of a tile
+        SCALES = 32 * scale_words(SCALING), SUPERS = 32 * super_words(SCALING);             // supers: of four units
+    int chunk, columns;
+
+    __host__ __device__ int x_of_unit() const
+    {
+        return BLOCKS * 512 * columns;
+    }
+    __host__ __device__ int sums_of_unit() const
+    {
+        return has_offset(SCALING) ? BLOCKS * 64 * columns : 0;
+    }
+    __host__ __device__ int tile_bytes() const
+    {
+        return chunk * (QUANTS + SCALES) + (chunk + 6) / 4 * SUPERS;
+    }
+    __host__ __device__ int tile_at(int tile) const
+    {
+        return chunk * (x_of_unit() + sums_of_unit()) + tile * tile_bytes();
+    }
+};
+
+static __host__ __device__ inline int tiles_of_sums(const struct plan &p)
+{
+    return 2 * (p.spread ? SLICES * p.owned : p.most);
+}
+
+// ---- the walk of a block: groups of pairs, slices of k, stages of units
+
+struct share { // of the pairs, that of a block or cluster; of the slices, that of a block
+    int first, pairs, first_slice, last_slice;
+};
+
+__device__ inline struct share share_of(const struct plan &p)
+{
+    const int count = (int)gridDim.x / blocks_in_cluster(), number = cluster_of_block();
+    const int each = p.pairs / count, rest = p.pairs % count, slice = p.spread ? block_in_cluster() : 0;
+    return { number * each + min(number, rest), each + (number < rest), slice, p.spread ? slice : SLICES - 1 };
+}
+
+__device__ inline int pairs_of_group(const struct plan &p, const struct share &own, int group)
+{
+    return own.pairs / p.groups + (group < own.pairs % p.groups);
+}
+
+// Calls f(first pair of the group, its pairs, first unit, units) for each stage in turn, while it returns true.
+template <typename F> __device__ inline void each_stage(const struct plan &p, int units, F f)
+{
+    const struct share own = share_of(p);
+    for (int g = 0, first = own.first; g < p.groups; g++) {
+        const int pairs = pairs_of_group(p, own, g);
+        for (int s = own.first_slice; s <= own.last_slice; s++) {
+            const struct slice in = slice_of(units, s);
+            for (int u = in.first; u < in.end; u += p.chunk)
+                if (!f(first, pairs, u, min(p.chunk, in.end - u)))
+                    return;
+        }
+        first += pairs;
+    }
+}
+
+// A tile of a pair. One beyond the last is that.
+__device__ inline struct place tile_of_pair(const struct work &k, bool gated, int pair, int v)
 {
     if (gated)
-        return { r % 2, min(group * (ROWS / 2) + r / 2, k.part[0].w.tiles - 1) };
-    struct place p = place_of(k, group * ROWS + r);
-    if (p.part == k.count)
-        p = { k.count - 1, k.part[k.count - 1].w.tiles - 1 };
-    return p;
+        return { v, pair };
+    struct place at = place_of(k, 2 * pair + v);
+    if (at.part == k.count)
+        at = { k.count - 1, k.part[k.count - 1].w.tiles - 1 };
+    return at;
 }
 
-// Where a warp's copies of weights are: unit `unit` of the tiles of a group.
-template <int FORM, int SCALING, int COLUMNS, int ROWS> struct reader {
-    const uint4 *quants[ROWS];
-    const uint32_t *scales[ROWS], *supers[ROWS];
-    int group, unit;
+// ---- producers
 
-    __device__ inline void begin(const struct work &k, bool gated, int at_group, int slice)
+// A lane's share of copies: a tile of weights, if it has one, and, the last lane of the first producer, x.
+template <int FORM, int SCALING> struct producer {
+    typedef layout_of_stage<FORM, SCALING> layout;
+    const struct work &k;
+    const struct plan &p;
+    struct arrivals *arrivals;
+    uint8_t *ring;
+    int number, lane, bytes_of_stage, stage, phase;
+    layout in;
+
+    // Starts the copies of a stage. weights, x: which of them; the bytes of both are expected with the weights.
+    __device__ inline void copy(int first, int pairs, int unit, int units, bool weights, bool x) const
     {
-        group = at_group;
-        unit = slice;
-        UNROLL
-        for (int r = 0; r < ROWS; r++) {
-            const struct place at = place_in_group<ROWS>(k, gated, group, r);
-            const struct packed &p = k.part[at.part].w;
-            const int64_t first = (int64_t)at.tile * p.units;
-            quants[r] = p.quants + first * form_loads(FORM) * WARP;
-            scales[r] = p.scales + first * 8 * scale_words(SCALING);
-            supers[r] = p.supers + first / 4 * 8 * super_words(SCALING);
+        struct arrival *const full = &arrivals->full[stage];
+        uint8_t *const to = ring + stage * bytes_of_stage;
+        const int tile = lane * p.producers + number, supers = (unit + units - 1) / 4 - unit / 4 + 1;
+        if (weights && lane == 0) {
+            const int tiles = number < 2 * pairs ? (2 * pairs - number - 1) / p.producers + 1 : 0;
+            arrival_expect(full, tiles * (units * (layout::QUANTS + layout::SCALES) + supers * layout::SUPERS) +
+                                     (number == 0 ? units * (in.x_of_unit() + in.sums_of_unit()) : 0));
+        }
+        __syncwarp();
+        if (weights && tile < 2 * pairs) {
+            const struct place at = tile_of_pair(k, p.gated, first + tile / 2, tile % 2);
+            const struct packed &w = k.part[at.part].w;
+            const int64_t from = (int64_t)at.tile * w.units + unit;
+            uint8_t *at_tile = to + in.tile_at(tile);
+            copy_bulk(at_tile, w.quants + from * form_loads(FORM) * WARP, units * layout::QUANTS, full, true);
+            at_tile += in.chunk * layout::QUANTS;
+            if constexpr (layout::SCALES > 0)
+                copy_bulk(at_tile, w.scales + from * 8 * scale_words(SCALING), units * layout::SCALES, full, true);
+            at_tile += in.chunk * layout::SCALES;
+            if constexpr (layout::SUPERS > 0)
+                copy_bulk(at_tile, w.supers + ((int64_t)at.tile * (w.units / 4) + unit / 4) * 8 * super_words(SCALING),
+                          supers * layout::SUPERS, full, true);
+        }
+        if (x && number == 0 && lane == WARP - 1) {
+            copy_bulk(to, k.x.data + (int64_t)unit * (in.x_of_unit() / 16), units * in.x_of_unit(), full, false);
+            if constexpr (has_offset(SCALING))
+                copy_bulk(to + in.chunk * in.x_of_unit(), k.x.sums + (int64_t)unit * (in.sums_of_unit() / 4),
+                          units * in.sums_of_unit(), full, false);
         }
     }
 
-    // Copies the unit, by one thread.
-    __device__ inline void copy(struct stage<FORM, SCALING, ROWS, COLUMNS> *to, struct arrival *a) const
+    __device__ inline void go_on()
     {
-        UNROLL
-        for (int r = 0; r < ROWS; r++) {
-            copy_bulk(to->quants[r], quants[r] + unit * form_loads(FORM) * WARP, (int)sizeof(to->quants[r]), a, true);
-            if constexpr (scale_words(SCALING) > 0)
-                copy_bulk(&to->scales[r * 8 * scale_words(SCALING)], scales[r] + unit * 8 * scale_words(SCALING),
-                          32 * scale_words(SCALING), a, true);
-            if constexpr (super_words(SCALING) > 0)
-                copy_bulk(&to->supers[r * 8 * super_words(SCALING)], supers[r] + unit / 4 * 8 * super_words(SCALING),
-                          32 * super_words(SCALING), a, true);
-        }
+        stage++;
+        phase ^= stage == p.stages;
+        stage = stage == p.stages ? 0 : stage;
     }
 
-    __device__ inline void go_on(const struct work &k, bool gated, int slice)
+    // Fills the ring once; weights are not written by kernels, x is.
+    __device__ inline void fill(bool weights)
     {
-        unit += SLICES;
-        if (unit >= k.part[0].w.units)
-            begin(k, gated, group + (int)gridDim.x, slice);
+        int left = p.stages;
+        each_stage(p, k.part[0].w.units, [&](int first, int pairs, int unit, int units) {
+            copy(first, pairs, unit, units, weights, !weights);
+            go_on();
+            return --left > 0;
+        });
+        stage = phase = 0;
+    }
+
+    __device__ inline void refill()
+    {
+        int i = 0;
+        each_stage(p, k.part[0].w.units, [&](int first, int pairs, int unit, int units) {
+            if (i >= p.stages) {
+                arrival_wait(&arrivals->empty[stage], phase ^ 1);
+                copy(first, pairs, unit, units, true, true);
+            }
+            i++;
+            go_on();
+            return true;
+        });
     }
 };
 
-// Copies a unit of x, by one thread. Of one tile only its rows.
-template <int FORM, int SCALING, int COLUMNS, int ROWS>
-__device__ inline void copy_input(struct stage<FORM, SCALING, ROWS, COLUMNS> *to, const struct rounded &x, int unit,
-                                  struct arrival *a)
+// ---- consumers
+
+// Writes output (n, r) of a pair of tiles, from the sums of all slices.
+__device__ inline void write_pair(const struct work &k, bool gated, int pair, int n, int r, const float total[2])
 {
-    constexpr int BLOCKS = form_unit(FORM) / GROUP;
-    if constexpr (COLUMNS > 1)
-        copy_bulk(to->x, x.data + unit * BLOCKS * COLUMNS * WARP, (int)sizeof(to->x), a, false);
-    else {
-        UNROLL
-        for (int b = 0; b < BLOCKS; b++)
-            copy_bulk(to->x[b], x.data + (unit * BLOCKS + b) * WARP, min(x.n, 8) * 4 * (int)sizeof(uint4), a, false);
+    if (gated)
+        write_gated(k, n, (int64_t)pair * TILE + r, total[0], total[1]);
+    for (int v = 0; v < 2 && !gated; v++) {
+        const struct place at = place_of(k, 2 * pair + v);
+        if (at.part < k.count)
+            write_total(k, k.part[at.part], n, (int64_t)at.tile * TILE + r, total[v]);
     }
-    if constexpr (has_offset(SCALING))
-        copy_bulk(to->sums, x.sums + unit * BLOCKS * 16 * COLUMNS, (int)sizeof(to->sums), a, false);
 }
 
-// What both copy.
-template <int FORM, int SCALING, int COLUMNS, int ROWS> __device__ inline int bytes_of(const struct rounded &x)
-{
-    constexpr int BLOCKS = form_unit(FORM) / GROUP;
-    return ROWS * (form_loads(FORM) * 512 + 32 * scale_words(SCALING) + 32 * super_words(SCALING)) +
-           BLOCKS * ((COLUMNS > 1 ? 512 * COLUMNS : min(x.n, 8) * 64) + 64 * COLUMNS * has_offset(SCALING));
-}
+template <int FORM, int SCALING, int COLUMNS> struct consumer {
+    typedef layout_of_stage<FORM, SCALING> layout;
+    const struct work &k;
+    const struct plan &p;
+    struct arrivals *arrivals;
+    float (*sums)[WARP];
+    const uint8_t *ring;
+    int pair, part, bytes_of_stage; // pair: number in each group
+    layout in;
 
-// sum += the products of a unit.
-template <int FORM, int SCALING, int COLUMNS, int ROWS>
-__device__ inline void multiply(float (&sum)[ROWS][COLUMNS][4], const struct stage<FORM, SCALING, ROWS, COLUMNS> &from,
-                                uint32_t minus, int as)
-{
-    constexpr int BLOCKS = form_unit(FORM) / GROUP;
-    const int lane = threadIdx.x % WARP;
-    UNROLL
-    for (int r = 0; r < ROWS; r++) {
-        struct fragment<FORM, SCALING> w = load_fragment<FORM, SCALING>(from, r);
-        UNROLL_BY(COLUMNS == 8 ? 1 : BLOCKS) // registers do not suffice for more
-        for (int b = 0; b < BLOCKS; b++) {
-            uint32_t a[2][2][4];
-            weights_of<FORM>(a[0], w.quants, 0, minus);
-            weights_of<FORM>(a[1], w.quants, 1, minus);
+    // Where the sums of a tile's part are: COLUMNS * 4 rows.
+    __device__ inline float (*sums_of(int tile, int of_part) const)[WARP]
+    {
+        return sums + (tile * p.parts + of_part) * (COLUMNS * 4);
+    }
+
+    // sum += the products of a stage.
+    __device__ inline void multiply(float (&sum)[2][COLUMNS][4], const uint8_t *stage, int unit, int units,
+                                    uint32_t minus) const
+    {
+        const int lane = threadIdx.x % WARP;
+        UNROLL_BY(1)
+        for (int u = 0; u < units; u++) {
+            struct fragment<FORM, SCALING> w[2];
             UNROLL
-            for (int c = 0; c < COLUMNS; c++) {
-                float2 of_x = make_float2(0, 0);
-                if constexpr (has_offset(SCALING))
-                    of_x = sums_of(&from.sums[b * 16 * COLUMNS + c * 8 + lane % 4 * 2], 8 * COLUMNS);
-                add_block<FORM, SCALING>(sum[r][c], a, from.x[b][c][as], w, of_x);
+            for (int v = 0; v < 2; v++) {
+                const uint8_t *tile = stage + in.tile_at(2 * pair + v);
+                const uint4 *quants = (const uint4 *)(tile + u * layout::QUANTS) + lane;
+                UNROLL
+                for (int i = 0; i < form_loads(FORM); i++)
+                    w[v].quants[i] = quants[i * WARP];
+                const uint32_t *scales =
+                    (const uint32_t *)(tile + in.chunk * layout::QUANTS) + (u * 8 + lane / 4) * scale_words(SCALING);
+                UNROLL
+                for (int i = 0; i < scale_words(SCALING); i++)
+                    w[v].scale[i] = scales[i];
+                const uint32_t *supers = (const uint32_t *)(tile + in.chunk * (layout::QUANTS + layout::SCALES)) +
+                                         (((unit + u) / 4 - unit / 4) * 8 + lane / 4) * super_words(SCALING);
+                UNROLL
+                for (int i = 0; i < super_words(SCALING); i++)
+                    w[v].super[i] = supers[i];
             }
-            next_block(&w);
+            const uint4 *x = (const uint4 *)(stage + u * in.x_of_unit()) + part * COLUMNS * WARP + lane;
+            const float *of_x = (const float *)(stage + in.chunk * in.x_of_unit() + u * in.sums_of_unit()) +
+                                part * COLUMNS * 8 + lane % 4 * 2;
+            add_unit<FORM, SCALING, COLUMNS>(sum, w, x, of_x, in.columns, minus);
         }
     }
-}
 
-// Adds the slices of each output of the tiles `row` and, of two together, row + 1 of a group, in order; column: first
-// tile of x.
-template <int COLUMNS, int ROWS>
-__device__ inline void write_outputs(const struct work &k, bool gated, int group, int row, int column,
-                                     const sums_of_slice<COLUMNS, ROWS> *sums)
-{
-    constexpr int OF_TILE = 8 * width_of(COLUMNS) * TILE;
-    for (int o = threadIdx.x; o < (gated ? 1 : together_of(ROWS)) * OF_TILE; o += THREADS) {
-        const int v = o / OF_TILE, n = o % OF_TILE / TILE, r = o % TILE;
-        const struct corner_of_sum in = sum_at(n, r);
-        const float total = total_of_slices(sums, v, in);
-        if (gated) {
-            const int tile = group * (ROWS / 2) + row / 2;
-            const float up = total_of_slices(sums, together_of(ROWS) - 1, in);
-            if (tile < k.part[0].w.tiles)
-                write_gated(k, 8 * column + n, (int64_t)tile * TILE + r, total, up);
-        } else {
-            const struct place at = place_of(k, group * ROWS + row + v);
-            if (row + v < ROWS && at.part < k.count)
-                write_total(k, k.part[at.part], 8 * column + n, (int64_t)at.tile * TILE + r, total);
+    // Takes the sums of a slice over: to the block that adds the slices, or to the sum of those before it.
+    __device__ inline void keep(const float (&sum)[2][COLUMNS][4], bool first) const
+    {
+        const int lane = threadIdx.x % WARP;
+        UNROLL
+        for (int v = 0; v < 2; v++) {
+            float(*to)[WARP] = p.spread ? sums_of((block_in_cluster() * p.owned + pair % p.owned) * 2 + v, part)
+                                        : sums_of(2 * pair + v, part);
+            if (p.spread)
+                to = in_block(to, pair / p.owned);
+            UNROLL
+            for (int i = 0; i < COLUMNS * 4; i++) {
+                float *const at = &to[i][lane ^ (i % 4)];
+                *at = first ? sum[v][i / 4][i % 4] : *at + sum[v][i / 4][i % 4];
+            }
         }
     }
-}
 
-template <int FORM, int SCALING, int COLUMNS, int ROWS>
-static __global__ void __launch_bounds__(THREADS, 1)
-    ring_kernel(const __grid_constant__ struct work k, bool gated, int groups)
+    __device__ inline void run(const struct share &own, int units) const
+    {
+        const uint32_t minus = 0xC300C300 + (uint32_t)k.part[0].w.zero * 0x00010001; // -128 - zero
+        int stage = 0, phase = 0;
+        for (int g = 0, first = own.first; g < p.groups; g++) {
+            const int pairs = pairs_of_group(p, own, g);
+            for (int s = own.first_slice; s <= own.last_slice; s++) {
+                const struct slice of_slice = slice_of(units, s);
+                float sum[2][COLUMNS][4] = {};
+                for (int u = of_slice.first; u < of_slice.end; u += p.chunk) {
+                    arrival_wait(&arrivals->full[stage], phase);
+                    __syncwarp();
+                    if (pair < pairs)
+                        multiply(sum, ring + stage * bytes_of_stage, u, min(p.chunk, of_slice.end - u), minus);
+                    __syncwarp();
+                    if (threadIdx.x % WARP == 0)
+                        arrival_arrive(&arrivals->empty[stage]);
+                    stage++;
+                    phase ^= stage == p.stages;
+                    stage = stage == p.stages ? 0 : stage;
+                }
+                if (pair < pairs)
+                    keep(sum, p.spread || s == 0);
+            }
+            if (!p.spread && pair < pairs)
+                write_own(first);
+            first += pairs;
+        }
+    }
+
+    // Writes the outputs of a group's pair, whose sums the warp has kept.
+    __device__ inline void write_own(int first) const
+    {
+        __syncwarp();
+        for (int o = threadIdx.x % WARP; o < COLUMNS * 8 * TILE; o += WARP) {
+            const struct corner_of_sum at = sum_at(o / TILE, o % TILE);
+            const float total[2] = { sums_of(2 * pair, part)[at.i][at.lane],
+                                     sums_of(2 * pair + 1, part)[at.i][at.lane] };
+            write_pair(k, p.gated, first + pair, part * COLUMNS * 8 + o / TILE, o % TILE, total);
+        }
+        __syncwarp(); // the next group's sums may be kept
+    }
+
+    // Adds the slices of the pairs that the block of a cluster owns, in order, and writes the outputs. All threads of
+    // the block call it.
+    __device__ inline void write_owned(int first, int pairs) const
+    {
+        const int from = block_in_cluster() * p.owned, count = min(p.owned, pairs - from);
+        for (int o = threadIdx.x; o < count * p.parts * COLUMNS * 8 * TILE; o += (int)blockDim.x) {
+            const int q = o / (COLUMNS * 8 * TILE), in_part = o % (COLUMNS * 8 * TILE);
+            const struct corner_of_sum at = sum_at(in_part / TILE, in_part % TILE);
+            float total[2];
+            UNROLL
+            for (int v = 0; v < 2; v++) {
+                UNROLL
+                for (int s = 0; s < SLICES; s++) {
+                    const float x = sums_of((s * p.owned + q / p.parts) * 2 + v, q % p.parts)[at.i][at.lane];
+                    total[v] = s == 0 ? x : total[v] + x;
+                }
+            }
+            write_pair(k, p.gated, first + from + q / p.parts, q % p.parts * COLUMNS * 8 + in_part / TILE,
+                       in_part % TILE, total);
+        }
+    }
+};
+
+template <int FORM, int SCALING, int COLUMNS>
+static __global__ void __launch_bounds__(RING_THREADS, 1)
+    ring_kernel(const __grid_constant__ struct work k, const __grid_constant__ struct plan p)
 {
 #if defined(HAS_90) // not launched on older devices
-    typedef struct ring_shape<FORM, SCALING, COLUMNS, ROWS> shape;
-    constexpr int STAGES = shape::STAGES, TOGETHER = shape::TOGETHER, WIDTH = shape::WIDTH;
+    typedef layout_of_stage<FORM, SCALING> layout;
     launch_dependents();
-    DYNAMIC_SHARED(typename shape::block, shared);
-    const int lane = threadIdx.x % WARP, slice = threadIdx.x / WARP, units = k.part[0].w.units;
-    const int own = (groups - 1 - (int)blockIdx.x) / (int)gridDim.x + 1; // groups of the block
-    const int of_unit = bytes_of<FORM, SCALING, COLUMNS, ROWS>(k.x);
-    auto *const ring = shared->ring[slice];
-    struct arrival *const arrival = shared->arrival[slice];
-    int left = own * ((units - slice + SLICES - 1) / SLICES); // units to copy
-    struct reader<FORM, SCALING, COLUMNS, ROWS> w;
-    w.begin(k, gated, (int)blockIdx.x, slice);
-    const int ahead = min(left, STAGES - 1);
-    if (lane == 0) {
-        for (int i = 0; i < STAGES; i++)
-            arrival_init(&arrival[i]);
+    DYNAMIC_SHARED(uint8_t, shared);
+    struct arrivals *const arrivals = (struct arrivals *)shared;
+    float(*const sums)[WARP] = (float(*)[WARP])(shared + sizeof(struct arrivals));
+    const layout in = { p.chunk, COLUMNS * p.parts };
+    const int tiles = tiles_of_sums(p), bytes = in.tile_at(2 * p.most), units = k.part[0].w.units;
+    uint8_t *const ring = (uint8_t *)(sums + tiles * in.columns * 4);
+    const int warp = threadIdx.x / WARP, consumers = p.most * p.parts;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < p.stages; i++) {
+            arrival_init(&arrivals->full[i], p.producers);
+            arrival_init(&arrivals->empty[i], consumers);
+        }
         arrivals_ready();
     }
-    __syncwarp();
-    for (int i = 0; i < ahead; i++) {
-        if (lane == 0) {
-            arrival_expect(&arrival[i], of_unit);
-            w.copy(&ring[i], &arrival[i]);
-        }
-        w.go_on(k, gated, slice);
-    }
-    wait_for_previous(); // weights are not written by kernels
-    for (int i = 0, unit = slice; i < ahead; i++) {
-        if (lane == 0)
-            copy_input(&ring[i], k.x, unit, &arrival[i]);
-        unit = unit + SLICES < units ? unit + SLICES : slice;
-    }
-    left -= ahead;
-    const int as =
-        COLUMNS > 1 ? lane : min(lane / 4, k.x.n - 1) * 4 + lane % 4; // lanes of missing rows read the last one
-    const uint32_t minus = 0xC300C300 + (uint32_t)k.part[0].w.zero * 0x00010001; // -128 - zero
-    int now = 0, phase = 0;
-    for (int group = (int)blockIdx.x; group < groups; group += (int)gridDim.x) {
-        float sum[ROWS][COLUMNS][4] = {};
-        UNROLL_BY(1)
-        for (int unit = slice; unit < units; unit += SLICES) {
-            if (left > 0) {
-                const int free = now == 0 ? STAGES - 1 : now - 1;
-                if (lane == 0) {
-                    arrival_expect(&arrival[free], of_unit);
-                    w.copy(&ring[free], &arrival[free]);
-                    copy_input(&ring[free], k.x, w.unit, &arrival[free]);
-                }
-                if (--left > 0)
-                    w.go_on(k, gated, slice);
-            }
-            arrival_wait(&arrival[now], phase);
-            __syncwarp();
-            multiply(sum, ring[now], minus, as);
-            __syncwarp(); // the stage may be filled again
-            now++;
-            phase ^= now == STAGES;
-            now = now == STAGES ? 0 : now;
-        }
-        UNROLL
-        for (int part = 0; part < (ROWS + TOGETHER - 1) / TOGETHER * (COLUMNS / WIDTH); part++) {
-            const int row = part / (COLUMNS / WIDTH) * TOGETHER, column = part % (COLUMNS / WIDTH) * WIDTH;
-            UNROLL
-            for (int v = 0; v < TOGETHER; v++)
-                if (row + v < ROWS)
-                    keep_sums<WIDTH>(shared->sums[slice][v], &sum[row + v][column]);
-            __syncthreads();
-            write_outputs<COLUMNS, ROWS>(k, gated, group, row, column, shared->sums);
-            __syncthreads();
-        }
+    __syncthreads();
+    struct producer<FORM, SCALING> producer = {
+        k, p, arrivals, ring, warp - consumers, (int)(threadIdx.x % WARP), bytes, 0, 0, in
+    };
+    if (warp >= consumers)
+        producer.fill(true);
+    if (p.spread)
+        cluster_barrier(); // the others have begun: their memory may be written
+    wait_for_previous();
+    const struct consumer<FORM, SCALING, COLUMNS> consumer = {
+        k, p, arrivals, sums, ring, warp / p.parts, warp % p.parts, bytes, in
+    };
+    const struct share own = share_of(p);
+    if (warp >= consumers) {
+        if (producer.number == 0)
+            producer.fill(false);
+        producer.refill();
+    } else
+        consumer.run(own, units);
+    if (p.spread) {
+        cluster_barrier();
+        consumer.write_owned(own.first, own.pairs);
     }
 #endif
 }
 
 // ---- the choice of a kernel
 
-template <int FORM, int SCALING, int COLUMNS, int ROWS>
-static void launch(struct cuda *c, const struct work &k, bool gated, int tiles)
+// A stage has as many units as leave MIN_STAGES of them, and as one copy may bring.
+template <int FORM, int SCALING> static void divide_shared(struct plan *p, int columns, int units)
 {
-    static uint64_t allowed;
-    const int groups = blocks_for(tiles, ROWS);
-    const size_t shared = sizeof(typename ring_shape<FORM, SCALING, COLUMNS, ROWS>::block);
-    cuda_allow_shared(c, (const void *)ring_kernel<FORM, SCALING, COLUMNS, ROWS>, shared, &allowed);
-    QUEUE(c, (ring_kernel<FORM, SCALING, COLUMNS, ROWS>), groups < c->processors ? groups : c->processors, THREADS,
-          shared, k, gated, groups);
-}
-
-enum { MAX_ROWS = 4 };
-
-// Tiles of a group: those with which the busiest multiprocessor reads least, of weights and of x. Of 64 rows of x, one
-// or two tiles, for want of registers; gated, two or four.
-static int rows_of(const struct cuda *c, const struct work &k, bool gated, int tiles)
-{
-    const struct packed *p = &k.part[0].w;
-    const int64_t of_x = form_unit(p->form) * 2 * (k.x.n < 8 ? k.x.n : 8 * k.x.tiles),
-                  of_tile = TILE * form_unit(p->form) * form_bits(p->form) / 8;
-    int best = 0;
-    int64_t least = INT64_MAX;
-    for (int rows = gated ? 2 : 1; rows <= (k.x.tiles == 8 ? 2 : (int)MAX_ROWS); rows += gated ? 2 : 1) {
-        const int64_t bytes = blocks_for(tiles, rows * c->processors) * (rows * of_tile + of_x);
-        if (bytes < least) {
-            best = rows;
-            least = bytes;
-        }
+    typedef layout_of_stage<FORM, SCALING> layout;
+    const int room = RING_SHARED - (int)sizeof(struct arrivals) - tiles_of_sums(*p) * columns * 512,
+              slice = blocks_for(units, SLICES);
+    for (int most = COPY / layout::QUANTS;; most /= 2) {
+        p->chunk = blocks_for(slice, blocks_for(slice, most));
+        p->stages = room / layout{ p->chunk, columns }.tile_at(2 * p->most);
+        if (p->stages >= MIN_STAGES || most == 1)
+            break;
     }
-    return best;
+    p->stages = p->stages < MAX_STAGES ? p->stages : (int)MAX_STAGES;
 }
 
-template <int FORM, int SCALING, int COLUMNS> static void choose_rows(struct cuda *c, const struct work &k, bool gated)
+template <int FORM, int SCALING, int COLUMNS> static void launch(struct cuda *c, const struct work &k, bool gated)
 {
+    typedef layout_of_stage<FORM, SCALING> layout;
+    static uint64_t allowed;
+    struct plan p = {};
     int tiles = 0;
     for (int i = 0; i < k.count; i++)
         tiles += k.part[i].w.tiles;
-    const int rows = rows_of(c, k, gated, tiles);
-    rows == 1   ? launch<FORM, SCALING, COLUMNS, 1>(c, k, gated, tiles)
-    : rows == 2 ? launch<FORM, SCALING, COLUMNS, 2>(c, k, gated, tiles)
-    : rows == 3 ? launch<FORM, SCALING, COLUMNS, COLUMNS == 8 ? 1 : 3>(c, k, gated, tiles)
-                : launch<FORM, SCALING, COLUMNS, COLUMNS == 8 ? 2 : 4>(c, k, gated, tiles);
+    p.gated = gated;
+    p.parts = k.x.tiles / COLUMNS;
+    p.pairs = blocks_for(tiles, 2);
+    const int limit = p.parts == 1 ? (int)MAX_PAIRS : (MAX_WARPS - 1) / p.parts;
+    p.spread = p.pairs <= c->ring_clusters * limit;
+    const int shares = p.spread ? c->ring_clusters : c->processors, used = p.pairs < shares ? p.pairs : shares;
+    const int most = blocks_for(p.pairs, used); // pairs of a share
+    p.groups = blocks_for(most, limit);
+    p.most = blocks_for(most, p.groups);
+    p.owned = blocks_for(p.most, SLICES);
+    p.producers = MAX_WARPS - p.most * p.parts < MAX_PRODUCERS ? MAX_WARPS - p.most * p.parts : (int)MAX_PRODUCERS;
+    divide_shared<FORM, SCALING>(&p, k.x.tiles, k.part[0].w.units);
+    const size_t shared = sizeof(struct arrivals) + (size_t)tiles_of_sums(p) * k.x.tiles * 512 +
+                          (size_t)p.stages * layout{ p.chunk, k.x.tiles }.tile_at(2 * p.most);
+    assert(p.stages >= 2 && shared <= RING_SHARED);
+    cuda_allow_shared(c, (const void *)ring_kernel<FORM, SCALING, COLUMNS>, RING_SHARED, &allowed);
+    const int threads = (p.most * p.parts + p.producers) * WARP;
+    if (p.spread)
+        QUEUE_CLUSTERS(c, (ring_kernel<FORM, SCALING, COLUMNS>), SLICES, used * SLICES, threads, shared, k, p);
+    else
+        QUEUE(c, (ring_kernel<FORM, SCALING, COLUMNS>), used, threads, shared, k, p);
 }
 
 void matmul_ring_run(struct cuda *c, const struct work &k, bool gated)
@@ -306,10 +444,9 @@ void matmul_ring_run(struct cuda *c, const struct work &k, bool gated)
     const int tiles = k.x.tiles;
     assert(tiles == 1 || tiles == 2 || tiles == 4 || tiles == 8);
     with_form(k.part[0].w, [&]<int FORM, int SCALING>() {
-        tiles == 1   ? choose_rows<FORM, SCALING, 1>(c, k, gated)
-        : tiles == 2 ? choose_rows<FORM, SCALING, 2>(c, k, gated)
-        : tiles == 4 ? choose_rows<FORM, SCALING, 4>(c, k, gated)
-                     : choose_rows<FORM, SCALING, 8>(c, k, gated);
+        tiles == 1   ? launch<FORM, SCALING, 1>(c, k, gated)
+        : tiles == 2 ? launch<FORM, SCALING, 2>(c, k, gated)
+                     : launch<FORM, SCALING, 4>(c, k, gated);
     });
     cuda_launched(c, "matmul");
 }

@@ -1,11 +1,11 @@
 // matmul_small.cu - products with packed weights on tensor cores, for any number of rows: out (n, m) = x (n, k) w^T.
 //
-// The main idea: the computation of an output is the same for every n. K is divided into eight slices: slice s has
-// units s, s + 8, s + 16, .., accumulated as in unit.h; the eight sums are added in order. An output of the matrix
+// The main idea: the computation of an output is the same for every n. K is divided into four slices, accumulated as
+// in unit.h; their sums are added in order. An output of the matrix
 // instruction depends on its own row of weights and its own row of x only, so n only decides how many outputs are
 // computed together.
 //
-// Here a block has sixteen rows of weights, and each of its eight warps a slice. Weights are loaded from memory
+// Here a block has sixteen rows of weights, and each of its four warps a slice. Weights are loaded from memory
 // directly to registers, a few units ahead; the input comes from the caches by ordinary loads. Registers are the
 // scarcest resource: ptxas -v must show no spills.
 #include "kernels/cuda/unit.h"
@@ -13,23 +13,24 @@
 namespace DEVICE_SPACE
 {
 
-enum { THREADS = 256 };
+enum { THREADS = SLICES * WARP };
 
-// sum := the products of units slice, slice + SLICES, .. below `units`. tile: of part[0] and part[WEIGHTS - 1]; first:
+// sum := the products of a slice. tile: of part[0] and part[WEIGHTS - 1]; first:
 // tile of x. Waits for the previous kernel when the first weights are on their way.
 template <int FORM, int SCALING, int COLUMNS, int WEIGHTS>
 __device__ inline void sum_slice(float (&sum)[WEIGHTS][COLUMNS][4], const struct part *part,
                                  const struct rounded &input, int tile, int first, int slice)
 {
     constexpr int BLOCKS = form_unit(FORM) / GROUP, AHEAD = 4 / WEIGHTS; // units that are loaded ahead
-    const int lane = threadIdx.x % WARP, units = part->w.units, from = tile * units;
+    const int lane = threadIdx.x % WARP, from = tile * part->w.units;
+    const struct slice in = slice_of(part->w.units, slice);
     struct fragment<FORM, SCALING> ring[AHEAD][WEIGHTS] = {};
     UNROLL
     for (int i = 0; i < AHEAD; i++) {
         UNROLL
         for (int v = 0; v < WEIGHTS; v++)
-            if (slice + i * SLICES < units)
-                fetch(&ring[i][v], part[v].w, from + slice + i * SLICES, lane);
+            if (in.first + i < in.end)
+                fetch(&ring[i][v], part[v].w, from + in.first + i, lane);
     }
 
     wait_for_previous(); // weights are not written by kernels
@@ -39,7 +40,7 @@ __device__ inline void sum_slice(float (&sum)[WEIGHTS][COLUMNS][4], const struct
     const float *sums = input.sums + first * 8 + lane % 4 * 2;
     const uint32_t minus = 0xC300C300 + (uint32_t)part->w.zero * 0x00010001; // -128 - zero
     UNROLL_BY(COLUMNS * WEIGHTS > 1 ? 1 : AHEAD)
-    for (int unit = slice; unit < units; unit += SLICES) {
+    for (int unit = in.first; unit < in.end; unit++) {
         struct fragment<FORM, SCALING> now[WEIGHTS];
         UNROLL
         for (int v = 0; v < WEIGHTS; v++) {
@@ -47,8 +48,8 @@ __device__ inline void sum_slice(float (&sum)[WEIGHTS][COLUMNS][4], const struct
             UNROLL
             for (int i = 1; i < AHEAD; i++)
                 ring[i - 1][v] = ring[i][v];
-            if (unit + AHEAD * SLICES < units)
-                fetch(&ring[AHEAD - 1][v], part[v].w, from + unit + AHEAD * SLICES, lane);
+            if (unit + AHEAD < in.end)
+                fetch(&ring[AHEAD - 1][v], part[v].w, from + unit + AHEAD, lane);
         }
         UNROLL
         for (int b = 0; b < BLOCKS; b++) {
@@ -111,11 +112,11 @@ __device__ inline void write_outputs(const struct work &k, const float (&sum)[WE
     });
 }
 
-// Blocks per multiprocessor: two, if 128 registers per thread suffice.
+// Blocks per multiprocessor: four, if 128 registers per thread suffice.
 __host__ __device__ constexpr int blocks_of(int form, int scaling, int columns, int weights)
 {
-    return columns * weights < 4 || !(scaling == SCALING_MIN || (scaling == SCALING_SUPER && form == FORM_INT8)) ? 2
-                                                                                                                 : 1;
+    return columns * weights < 4 || !(scaling == SCALING_MIN || (scaling == SCALING_SUPER && form == FORM_INT8)) ? 4
+                                                                                                                 : 2;
 }
 
 template <int FORM, int SCALING, int COLUMNS, int WEIGHTS>

@@ -26,7 +26,7 @@
 namespace DEVICE_SPACE
 {
 
-enum { TILE = 16, GROUP = 32, SUPER = 256, SLICES = 8 };
+enum { TILE = 16, GROUP = 32, SUPER = 256, SLICES = 4 };
 // FORM_IQ4: codes for sixteen numbers; FORM_E2M1, FORM_E4M3: floats of four and of eight bits.
 enum form { FORM_RAW, FORM_BF16, FORM_F16, FORM_INT8, FORM_INT4, FORM_IQ4, FORM_E2M1, FORM_E4M3 };
 
@@ -98,6 +98,18 @@ __device__ inline struct placed placed(const struct packed *p, int64_t r, int64_
     const int word = (4 * j + a) * bits / 16;
     const int64_t load = (r / TILE * p->units + k / unit) * form_loads(p->form) + word / 4;
     return { load * WARP + lane, word % 4, (4 * j + a) * bits % 16 + 16 * (in % 2) };
+}
+
+// ---- slices of k: as many units each, the last ones fewer or none
+
+struct slice {
+    int first, end;
+};
+
+__host__ __device__ inline struct slice slice_of(int units, int slice)
+{
+    const int each = (units + SLICES - 1) / SLICES, first = slice * each < units ? slice * each : units;
+    return { first, first + each < units ? first + each : units };
 }
 
 // ---- scales: the value of a number q is scale * q + offset

@@ -227,7 +227,36 @@ __device__ inline void add_block(float sum[4], uint32_t a[2][2][4], const uint4 
     }
 }
 
-// ---- a slice of k for each warp (matmul_small.cu, matmul_ring.cu): tiles, sums on their way between warps, outputs
+// sum += the products of a unit of two tiles of weights and COLUMNS tiles of x. x, of_x: the lane's, of the first block
+// and tile of x; columns: tiles of x that a block of 32 k has there.
+template <int FORM, int SCALING, int COLUMNS>
+__device__ inline void add_unit(float (&sum)[2][COLUMNS][4], struct fragment<FORM, SCALING> (&w)[2], const uint4 *x,
+                                const float *of_x, int columns, uint32_t minus)
+{
+    UNROLL_BY(COLUMNS > 2 ? 1 : form_unit(FORM) / GROUP) // registers do not suffice for more
+    for (int b = 0; b < form_unit(FORM) / GROUP; b++) {
+        uint32_t a[2][2][2][4];
+        UNROLL
+        for (int v = 0; v < 2; v++) {
+            weights_of<FORM>(a[v][0], w[v].quants, 0, minus);
+            weights_of<FORM>(a[v][1], w[v].quants, 1, minus);
+        }
+        UNROLL
+        for (int c = 0; c < COLUMNS; c++) {
+            const uint4 of_tile = x[(b * columns + c) * WARP];
+            float2 sums = make_float2(0, 0);
+            if constexpr (has_offset(SCALING))
+                sums = sums_of(of_x + 2 * b * columns * 8 + c * 8, 8 * columns);
+            UNROLL
+            for (int v = 0; v < 2; v++)
+                add_block<FORM, SCALING>(sum[v][c], a[v], of_tile, w[v], sums);
+        }
+        next_block(&w[0]);
+        next_block(&w[1]);
+    }
+}
+
+// ---- a slice of k for each warp or block (matmul_small.cu, matmul_ring.cu): tiles, sums on their way between warps, outputs
 
 struct place { // a tile's: its part, and its number there
     int part, tile;

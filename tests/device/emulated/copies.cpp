@@ -1,6 +1,8 @@
-// copies.cpp - asynchronous copies to shared memory (cp.async). In every second block they complete at once, in the others as late
-// as possible.
+// copies.cpp - asynchronous copies to shared memory (cp.async, and bulk copies with the arrivals that they complete on). In every
+// second block they complete at once, in the others as late as possible.
 #include "gpu.h"
+
+#include <vector>
 
 inline namespace emulated_gpu
 {
@@ -19,8 +21,18 @@ static struct {
 } copies[MAX_THREADS];
 static bool delayed; // copies of this block complete as late as possible
 
+struct bulk_copy {
+    void *to;
+    const void *from;
+    int bytes;
+    struct emulated_arrival *arrival;
+};
+static std::vector<struct bulk_copy> bulk; // delayed ones
+
 void copies_init(int64_t block)
 {
+    if (!bulk.empty())
+        die("%zu bulk copies, the first of %d bytes, that no thread has waited for", bulk.size(), bulk[0].bytes);
     delayed = block % 2 != 0;
     for (int t = 0; t < g.n; t++)
         copies[t].first = copies[t].end = 0;
@@ -50,6 +62,71 @@ void emulated_wait_for_copies(int n_pending)
     auto &own = copies[g.now - g.thread];
     for (; own.first != own.end && own.copy[own.first % PENDING].group < own.group - n_pending; own.first++)
         memcpy(own.copy[own.first % PENDING].to, own.copy[own.first % PENDING].from, 16);
+}
+
+// ---- bulk copies and arrivals
+
+void emulated_arrival_init(struct emulated_arrival *a, int count)
+{
+    *a = { count, count, 0, 0 };
+}
+
+// Ends the phase if everything has arrived, and lets those look again who wait.
+static void look(struct emulated_arrival *a)
+{
+    if (a->missing != 0)
+        return;
+    if (a->bytes == 0) {
+        a->missing = a->count;
+        a->phase ^= 1;
+    }
+    ready_put_all([=](struct thread *t) {
+        if (t->waits != EMULATED_ARRIVAL)
+            return false;
+        t->waits = EMULATED_NONE;
+        return true;
+    });
+}
+
+void emulated_arrive(struct emulated_arrival *a, int bytes)
+{
+    if (a->missing == 0)
+        die("more than the %d arrivals of a phase", a->count);
+    a->missing--;
+    a->bytes += bytes;
+    look(a);
+}
+
+void emulated_copy_bulk(void *to, const void *from, int bytes, struct emulated_arrival *a)
+{
+    if (((uintptr_t)to | (uintptr_t)from | (uintptr_t)bytes) % 16 != 0 || bytes <= 0)
+        die("a bulk copy of %d bytes from %p to %p: expected multiples of 16", bytes, from, to);
+    if (delayed)
+        bulk.push_back({ to, from, bytes, a });
+    else {
+        memcpy(to, from, (size_t)bytes);
+        a->bytes -= bytes;
+    }
+    look(a);
+}
+
+void emulated_arrival_wait(struct emulated_arrival *a, int phase)
+{
+    while (a->phase == phase) {
+        size_t kept = 0;
+        for (const auto &one : std::vector<struct bulk_copy>(a->missing == 0 ? bulk : std::vector<struct bulk_copy>()))
+            if (one.arrival == a) {
+                memcpy(one.to, one.from, (size_t)one.bytes);
+                a->bytes -= one.bytes;
+            } else
+                bulk[kept++] = one;
+        if (a->missing == 0)
+            bulk.resize(kept);
+        if (a->missing == 0 && a->bytes == 0)
+            look(a);
+        else
+            thread_wait(g.now, EMULATED_ARRIVAL);
+    }
 }
 
 } // namespace emulated_gpu

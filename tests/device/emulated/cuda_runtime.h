@@ -225,6 +225,7 @@ enum emulated_wait {
     EMULATED_NONE,
     EMULATED_BARRIER,
     EMULATED_CLUSTER_BARRIER,
+    EMULATED_ARRIVAL,
     EMULATED_SYNC, // this and the following: within a warp
     EMULATED_SHUFFLE,
     EMULATED_SHUFFLE_XOR,
@@ -256,6 +257,14 @@ void emulated_load_matrices(uint32_t to[4], const uint16_t *row, bool transposed
 void emulated_copy_async(void *to, const void *from);
 void emulated_commit_copies(void);
 void emulated_wait_for_copies(int n_pending);
+// As struct arrival, its functions and copy_bulk in device.h, with copies that complete as those above do.
+struct emulated_arrival {
+    int count, missing, bytes, phase; // arrivals of a phase; those that are missing, and bytes; the current phase
+};
+void emulated_arrival_init(struct emulated_arrival *a, int count);
+void emulated_arrive(struct emulated_arrival *a, int bytes);
+void emulated_arrival_wait(struct emulated_arrival *a, int phase);
+void emulated_copy_bulk(void *to, const void *from, int bytes, struct emulated_arrival *a);
 
 inline void __syncthreads(void)
 {

@@ -109,31 +109,37 @@ template <int N> inline void wait_for_copies()
     emulated_wait_for_copies(N);
 }
 
-// A bulk copy completes at once.
 struct arrival {
-    uint64_t barrier;
+    struct emulated_arrival a;
 };
 
-inline void arrival_init(struct arrival *)
+inline void arrival_init(struct arrival *a, int count)
 {
+    emulated_arrival_init(&a->a, count);
 }
 
 inline void arrivals_ready()
 {
 }
 
-inline void arrival_expect(struct arrival *, int)
+inline void arrival_expect(struct arrival *a, int bytes)
 {
+    emulated_arrive(&a->a, bytes);
 }
 
-inline void arrival_wait(struct arrival *, int)
+inline void arrival_arrive(struct arrival *a)
 {
+    emulated_arrive(&a->a, 0);
 }
 
-inline void copy_bulk(void *to, const void *from, int bytes, struct arrival *, bool)
+inline void arrival_wait(struct arrival *a, int phase)
 {
-    for (int i = 0; i < bytes; i += 16)
-        *(uint4 *)((uint8_t *)to + i) = *(const uint4 *)((const uint8_t *)from + i);
+    emulated_arrival_wait(&a->a, phase);
+}
+
+inline void copy_bulk(void *to, const void *from, int bytes, struct arrival *a, bool)
+{
+    emulated_copy_bulk(to, from, bytes, &a->a);
 }
 
 inline void forget(int &)

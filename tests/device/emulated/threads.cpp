@@ -20,9 +20,8 @@ uint8_t *emulated_shared;
 const char *wait_name(enum emulated_wait w)
 {
     static const char *const name[] = {
-        "nothing",         "__syncthreads", "a cluster's barrier", "__syncwarp", "__shfl_sync",
-        "__shfl_xor_sync", "__ballot_sync", "__any_sync",          "mma",        "warp_tree",
-        "ldmatrix",
+        "nothing",         "__syncthreads", "a cluster's barrier", "arrival_wait", "__syncwarp", "__shfl_sync",
+        "__shfl_xor_sync", "__ballot_sync", "__any_sync",          "mma",          "warp_tree",  "ldmatrix",
     };
     return name[w];
 }
