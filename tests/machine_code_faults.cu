@@ -202,7 +202,7 @@ __global__ void ring_kernel_correct(float *out, const uint4 *w, const uint32_t *
     __shared__ struct arrival a[2];
     float d[4] = {};
     if (threadIdx.x == 0) {
-        arrival_init(&a[0]), arrival_init(&a[1]);
+        arrival_init(&a[0], 1), arrival_init(&a[1], 1);
         arrivals_ready();
         arrival_expect(&a[0], sizeof(ring[0]));
         copy_bulk(ring[0], w, sizeof(ring[0]), &a[0], true);

@@ -17,11 +17,11 @@ namespace DEVICE_SPACE
 {
 
 enum {
-    MAX_WARPS = RING_THREADS / WARP,
+    MAX_WARPS = (int)RING_THREADS / (int)WARP,
     MAX_PRODUCERS = 4,
     MAX_PAIRS = 8,
     MAX_STAGES = 32,
-    MIN_STAGES = 4,
+    MIN_STAGES = 3,
     COPY = 4096
 };
 static_assert((int)RING_CLUSTER == (int)SLICES, "a block for each slice");
@@ -90,19 +90,23 @@ __device__ inline int pairs_of_group(const struct plan &p, const struct share &o
     return own.pairs / p.groups + (group < own.pairs % p.groups);
 }
 
+__device__ inline int first_of_group(const struct plan &p, const struct share &own, int group)
+{
+    return own.first + own.pairs / p.groups * group + min(group, own.pairs % p.groups);
+}
+
 // Calls f(first pair of the group, its pairs, first unit, units) for each stage in turn, while it returns true.
 template <typename F> __device__ inline void each_stage(const struct plan &p, int units, F f)
 {
     const struct share own = share_of(p);
-    for (int g = 0, first = own.first; g < p.groups; g++) {
-        const int pairs = pairs_of_group(p, own, g);
+    for (int g = 0; g < p.groups; g++) {
+        const int first = first_of_group(p, own, g), pairs = pairs_of_group(p, own, g);
         for (int s = own.first_slice; s <= own.last_slice; s++) {
             const struct slice in = slice_of(units, s);
             for (int u = in.first; u < in.end; u += p.chunk)
                 if (!f(first, pairs, u, min(p.chunk, in.end - u)))
                     return;
         }
-        first += pairs;
     }
 }
 
@@ -188,6 +192,7 @@ template <int FORM, int SCALING> struct producer {
         each_stage(p, k.part[0].w.units, [&](int first, int pairs, int unit, int units) {
             if (i >= p.stages) {
                 arrival_wait(&arrivals->empty[stage], phase ^ 1);
+                __syncwarp(); // a lane that still waited could miss this phase once the stage is full again
                 copy(first, pairs, unit, units, true, true);
             }
             i++;
@@ -212,13 +217,14 @@ __device__ inline void write_pair(const struct work &k, bool gated, int pair, in
 }
 
 template <int FORM, int SCALING, int COLUMNS> struct consumer {
+    static constexpr bool APART = COLUMNS > 2 && FORM == FORM_F16;
     typedef layout_of_stage<FORM, SCALING> layout;
     const struct work &k;
     const struct plan &p;
     struct arrivals *arrivals;
     float (*sums)[WARP];
     const uint8_t *ring;
-    int pair, part, bytes_of_stage; // pair: number in each group
+    int pair, part; // pair: number in each group
     layout in;
 
     // Where the sums of a tile's part are: COLUMNS * 4 rows.
@@ -256,7 +262,7 @@ template <int FORM, int SCALING, int COLUMNS> struct consumer {
             const uint4 *x = (const uint4 *)(stage + u * in.x_of_unit()) + part * COLUMNS * WARP + lane;
             const float *of_x = (const float *)(stage + in.chunk * in.x_of_unit() + u * in.sums_of_unit()) +
                                 part * COLUMNS * 8 + lane % 4 * 2;
-            add_unit<FORM, SCALING, COLUMNS>(sum, w, x, of_x, in.columns, minus);
+            add_unit<FORM, SCALING, COLUMNS, APART>(sum, w, x, of_x, in.columns, minus);
         }
     }
 
@@ -278,11 +284,13 @@ template <int FORM, int SCALING, int COLUMNS> struct consumer {
         }
     }
 
-    __device__ inline void run(const struct share &own, int units) const
+    __device__ inline void run() const
     {
+        const int units = k.part[0].w.units;
         const uint32_t minus = 0xC300C300 + (uint32_t)k.part[0].w.zero * 0x00010001; // -128 - zero
         int stage = 0, phase = 0;
-        for (int g = 0, first = own.first; g < p.groups; g++) {
+        for (int g = 0; g < p.groups; g++) {
+            const struct share own = share_of(p);
             const int pairs = pairs_of_group(p, own, g);
             for (int s = own.first_slice; s <= own.last_slice; s++) {
                 const struct slice of_slice = slice_of(units, s);
@@ -291,7 +299,7 @@ template <int FORM, int SCALING, int COLUMNS> struct consumer {
                     arrival_wait(&arrivals->full[stage], phase);
                     __syncwarp();
                     if (pair < pairs)
-                        multiply(sum, ring + stage * bytes_of_stage, u, min(p.chunk, of_slice.end - u), minus);
+                        multiply(sum, ring + stage * in.tile_at(2 * p.most), u, min(p.chunk, of_slice.end - u), minus);
                     __syncwarp();
                     if (threadIdx.x % WARP == 0)
                         arrival_arrive(&arrivals->empty[stage]);
@@ -303,14 +311,14 @@ template <int FORM, int SCALING, int COLUMNS> struct consumer {
                     keep(sum, p.spread || s == 0);
             }
             if (!p.spread && pair < pairs)
-                write_own(first);
-            first += pairs;
+                write_own(g);
         }
     }
 
     // Writes the outputs of a group's pair, whose sums the warp has kept.
-    __device__ inline void write_own(int first) const
+    __device__ inline void write_own(int group) const
     {
+        const int first = first_of_group(p, share_of(p), group);
         __syncwarp();
         for (int o = threadIdx.x % WARP; o < COLUMNS * 8 * TILE; o += WARP) {
             const struct corner_of_sum at = sum_at(o / TILE, o % TILE);
@@ -323,8 +331,10 @@ template <int FORM, int SCALING, int COLUMNS> struct consumer {
 
     // Adds the slices of the pairs that the block of a cluster owns, in order, and writes the outputs. All threads of
     // the block call it.
-    __device__ inline void write_owned(int first, int pairs) const
+    __device__ inline void write_owned() const
     {
+        const struct share own = share_of(p);
+        const int first = own.first, pairs = own.pairs; // in one group
         const int from = block_in_cluster() * p.owned, count = min(p.owned, pairs - from);
         for (int o = threadIdx.x; o < count * p.parts * COLUMNS * 8 * TILE; o += (int)blockDim.x) {
             const int q = o / (COLUMNS * 8 * TILE), in_part = o % (COLUMNS * 8 * TILE);
@@ -355,7 +365,7 @@ static __global__ void __launch_bounds__(RING_THREADS, 1)
     struct arrivals *const arrivals = (struct arrivals *)shared;
     float(*const sums)[WARP] = (float(*)[WARP])(shared + sizeof(struct arrivals));
     const layout in = { p.chunk, COLUMNS * p.parts };
-    const int tiles = tiles_of_sums(p), bytes = in.tile_at(2 * p.most), units = k.part[0].w.units;
+    const int tiles = tiles_of_sums(p), bytes = in.tile_at(2 * p.most);
     uint8_t *const ring = (uint8_t *)(sums + tiles * in.columns * 4);
     const int warp = threadIdx.x / WARP, consumers = p.most * p.parts;
     if (threadIdx.x == 0) {
@@ -375,18 +385,17 @@ static __global__ void __launch_bounds__(RING_THREADS, 1)
         cluster_barrier(); // the others have begun: their memory may be written
     wait_for_previous();
     const struct consumer<FORM, SCALING, COLUMNS> consumer = {
-        k, p, arrivals, sums, ring, warp / p.parts, warp % p.parts, bytes, in
+        k, p, arrivals, sums, ring, warp / p.parts, warp % p.parts, in
     };
-    const struct share own = share_of(p);
     if (warp >= consumers) {
         if (producer.number == 0)
             producer.fill(false);
         producer.refill();
     } else
-        consumer.run(own, units);
+        consumer.run();
     if (p.spread) {
         cluster_barrier();
-        consumer.write_owned(own.first, own.pairs);
+        consumer.write_owned();
     }
 #endif
 }

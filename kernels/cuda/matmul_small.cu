@@ -13,7 +13,7 @@
 namespace DEVICE_SPACE
 {
 
-enum { THREADS = SLICES * WARP };
+enum { THREADS = (int)SLICES * (int)WARP };
 
 // sum := the products of a slice. tile: of part[0] and part[WEIGHTS - 1]; first:
 // tile of x. Waits for the previous kernel when the first weights are on their way.

@@ -227,29 +227,34 @@ __device__ inline void add_block(float sum[4], uint32_t a[2][2][4], const uint4 
     }
 }
 
-// sum += the products of a unit of two tiles of weights and COLUMNS tiles of x. x, of_x: the lane's, of the first block
-// and tile of x; columns: tiles of x that a block of 32 k has there.
-template <int FORM, int SCALING, int COLUMNS>
+// sum += the products of a unit of two tiles of weights and COLUMNS tiles of x; APART: one tile of weights after the
+// other, where registers do not suffice for both. x, of_x: the lane's, of the first block and tile of x; columns: tiles
+// of x that a block of 32 k has there.
+template <int FORM, int SCALING, int COLUMNS, bool APART = false>
 __device__ inline void add_unit(float (&sum)[2][COLUMNS][4], struct fragment<FORM, SCALING> (&w)[2], const uint4 *x,
                                 const float *of_x, int columns, uint32_t minus)
 {
+    constexpr int TOGETHER = APART ? 1 : 2;
     UNROLL_BY(COLUMNS > 2 ? 1 : form_unit(FORM) / GROUP) // registers do not suffice for more
     for (int b = 0; b < form_unit(FORM) / GROUP; b++) {
-        uint32_t a[2][2][2][4];
         UNROLL
-        for (int v = 0; v < 2; v++) {
-            weights_of<FORM>(a[v][0], w[v].quants, 0, minus);
-            weights_of<FORM>(a[v][1], w[v].quants, 1, minus);
-        }
-        UNROLL
-        for (int c = 0; c < COLUMNS; c++) {
-            const uint4 of_tile = x[(b * columns + c) * WARP];
-            float2 sums = make_float2(0, 0);
-            if constexpr (has_offset(SCALING))
-                sums = sums_of(of_x + 2 * b * columns * 8 + c * 8, 8 * columns);
+        for (int first = 0; first < 2; first += TOGETHER) {
+            uint32_t a[TOGETHER][2][2][4];
             UNROLL
-            for (int v = 0; v < 2; v++)
-                add_block<FORM, SCALING>(sum[v][c], a[v], of_tile, w[v], sums);
+            for (int v = 0; v < TOGETHER; v++) {
+                weights_of<FORM>(a[v][0], w[first + v].quants, 0, minus);
+                weights_of<FORM>(a[v][1], w[first + v].quants, 1, minus);
+            }
+            UNROLL
+            for (int c = 0; c < COLUMNS; c++) {
+                const uint4 of_tile = x[(b * columns + c) * WARP];
+                float2 sums = make_float2(0, 0);
+                if constexpr (has_offset(SCALING))
+                    sums = sums_of(of_x + 2 * b * columns * 8 + c * 8, 8 * columns);
+                UNROLL
+                for (int v = 0; v < TOGETHER; v++)
+                    add_block<FORM, SCALING>(sum[first + v][c], a[v], of_tile, w[first + v], sums);
+            }
         }
         next_block(&w[0]);
         next_block(&w[1]);
