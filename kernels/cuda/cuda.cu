@@ -95,9 +95,9 @@ static bool is_set(const char *variable)
 }
 
 #if defined(EMULATED)
-static int clusters_fitting(int, int, int, int processors)
+static int clusters_fitting(int blocks, int, int, int processors)
 {
-    return processors / 2;
+    return processors > blocks ? processors / blocks : 1;
 }
 #else
 static __global__ void cluster_probe() // never launched

@@ -22,7 +22,10 @@ enum {
     MAX_PAIRS = 8,
     MAX_STAGES = 32,
     MIN_STAGES = 3,
-    COPY = 4096
+    COPY = 16 << 10,     // bytes: a bulk copy of a tile's quants at most
+    MAX_SUMS = 64 << 10, // bytes: sums of a block of a cluster at most
+    BUSY = 4,            // pairs of tiles for each multiprocessor, from which on blocks take the slices in turn
+    BATCH = 4,           // outputs of a thread whose old values are on their way together
 };
 static_assert((int)RING_CLUSTER == (int)SLICES, "a block for each slice");
 
@@ -32,7 +35,7 @@ struct plan {
     int pairs;         // of tiles: (gated) of gate and up, otherwise of neighbours
     int groups, most;  // groups of a block, one after the other; pairs of a group at most
     int parts;         // consumers of a pair, with COLUMNS tiles of x each
-    int owned;         // spread: pairs of a group that a block of the cluster adds
+    int owned;         // spread: pairs of each group that a block of the cluster adds
     int chunk, stages; // units of a stage at most; stages
     int producers;
 };
@@ -69,7 +72,7 @@ template <int FORM, int SCALING> struct layout_of_stage {
 
 static __host__ __device__ inline int tiles_of_sums(const struct plan &p)
 {
-    return 2 * (p.spread ? SLICES * p.owned : p.most);
+    return 2 * (p.spread ? p.groups * SLICES * p.owned : p.most);
 }
 
 // ---- the walk of a block: groups of pairs, slices of k, stages of units
@@ -132,32 +135,49 @@ template <int FORM, int SCALING> struct producer {
     uint8_t *ring;
     int number, lane, bytes_of_stage, stage, phase;
     layout in;
+    // Of the current group, whose first pair is `first`: the producer's tiles, and the lane's.
+    int first, tiles, at;
+    bool has_tile;
+    const uint4 *quants;
+    const uint32_t *scales, *supers;
+
+    __device__ inline void begin_group(int first_pair, int pairs)
+    {
+        const int tile = lane * p.producers + number;
+        first = first_pair;
+        tiles = (2 * pairs - number + p.producers - 1) / p.producers; // not negative, as pairs * 2 >= producers - 1
+        has_tile = tile < 2 * pairs;
+        at = in.tile_at(tile);
+        if (!has_tile)
+            return;
+        const struct place of = tile_of_pair(k, p.gated, first + tile / 2, tile % 2);
+        const struct packed &w = k.part[of.part].w;
+        const int64_t from = (int64_t)of.tile * w.units;
+        quants = w.quants + from * form_loads(FORM) * WARP;
+        scales = w.scales + from * 8 * scale_words(SCALING);
+        supers = w.supers + from / 4 * 8 * super_words(SCALING);
+    }
 
     // Starts the copies of a stage. weights, x: which of them; the bytes of both are expected with the weights.
-    __device__ inline void copy(int first, int pairs, int unit, int units, bool weights, bool x) const
+    __device__ inline void copy(int first_pair, int pairs, int unit, int units, bool weights, bool x)
     {
         struct arrival *const full = &arrivals->full[stage];
         uint8_t *const to = ring + stage * bytes_of_stage;
-        const int tile = lane * p.producers + number, supers = (unit + units - 1) / 4 - unit / 4 + 1;
-        if (weights && lane == 0) {
-            const int tiles = number < 2 * pairs ? (2 * pairs - number - 1) / p.producers + 1 : 0;
-            arrival_expect(full, tiles * (units * (layout::QUANTS + layout::SCALES) + supers * layout::SUPERS) +
+        const int of_supers = ((unit + units - 1) / 4 - unit / 4 + 1) * layout::SUPERS;
+        if (weights && first != first_pair)
+            begin_group(first_pair, pairs);
+        if (weights && lane == 0)
+            arrival_expect(full, tiles * (units * (layout::QUANTS + layout::SCALES) + of_supers) +
                                      (number == 0 ? units * (in.x_of_unit() + in.sums_of_unit()) : 0));
-        }
         __syncwarp();
-        if (weights && tile < 2 * pairs) {
-            const struct place at = tile_of_pair(k, p.gated, first + tile / 2, tile % 2);
-            const struct packed &w = k.part[at.part].w;
-            const int64_t from = (int64_t)at.tile * w.units + unit;
-            uint8_t *at_tile = to + in.tile_at(tile);
-            copy_bulk(at_tile, w.quants + from * form_loads(FORM) * WARP, units * layout::QUANTS, full, true);
-            at_tile += in.chunk * layout::QUANTS;
+        if (weights && has_tile) {
+            copy_bulk(to + at, quants + unit * form_loads(FORM) * WARP, units * layout::QUANTS, full, true);
             if constexpr (layout::SCALES > 0)
-                copy_bulk(at_tile, w.scales + from * 8 * scale_words(SCALING), units * layout::SCALES, full, true);
-            at_tile += in.chunk * layout::SCALES;
+                copy_bulk(to + at + in.chunk * layout::QUANTS, scales + unit * 8 * scale_words(SCALING),
+                          units * layout::SCALES, full, true);
             if constexpr (layout::SUPERS > 0)
-                copy_bulk(at_tile, w.supers + ((int64_t)at.tile * (w.units / 4) + unit / 4) * 8 * super_words(SCALING),
-                          supers * layout::SUPERS, full, true);
+                copy_bulk(to + at + in.chunk * (layout::QUANTS + layout::SCALES),
+                          supers + unit / 4 * 8 * super_words(SCALING), of_supers, full, true);
         }
         if (x && number == 0 && lane == WARP - 1) {
             copy_bulk(to, k.x.data + (int64_t)unit * (in.x_of_unit() / 16), units * in.x_of_unit(), full, false);
@@ -183,7 +203,6 @@ template <int FORM, int SCALING> struct producer {
             go_on();
             return --left > 0;
         });
-        stage = phase = 0;
     }
 
     __device__ inline void refill()
@@ -204,15 +223,52 @@ template <int FORM, int SCALING> struct producer {
 
 // ---- consumers
 
-// Writes output (n, r) of a pair of tiles, from the sums of all slices.
-__device__ inline void write_pair(const struct work &k, bool gated, int pair, int n, int r, const float total[2])
+// An output, with what is added to its sum: the bias, and its old value; -0 is added to no sum with any effect.
+struct output {
+    float *at; // NULL: there is none
+    float bias, before;
+};
+
+// Output (n, r) of tile v of a pair.
+__device__ inline struct output output_of(const struct work &k, int pair, int v, int n, int r)
 {
-    if (gated)
-        write_gated(k, n, (int64_t)pair * TILE + r, total[0], total[1]);
-    for (int v = 0; v < 2 && !gated; v++) {
-        const struct place at = place_of(k, 2 * pair + v);
-        if (at.part < k.count)
-            write_total(k, k.part[at.part], n, (int64_t)at.tile * TILE + r, total[v]);
+    const struct place in = place_of(k, 2 * pair + v);
+    const int64_t m = (int64_t)in.tile * TILE + r;
+    if (in.part == k.count || n >= k.x.n || m >= k.part[in.part].w.rows)
+        return { NULL, 0, 0 };
+    const struct part &p = k.part[in.part];
+    float *const at = p.out + n * p.w.rows + m;
+    return { at, p.bias != NULL ? p.bias[m] : -0.0f, p.add ? *at : -0.0f };
+}
+
+// Writes outputs `from`, from + step, .. below `count`: n_of(o) and pair_of(o), r = o % TILE, from the sums of all
+// slices, total_of(o, v). The old values of several are on their way together. The lanes of a warp call it together,
+// with adjacent numbers.
+template <typename F, typename G, typename H>
+__device__ inline void write_outputs(const struct work &k, bool gated, int from, int step, int count, F pair_of, G n_of,
+                                     H total_of)
+{
+    if (gated) {
+        for (int o = from; o < count; o += step)
+            write_gated(k, n_of(o), (int64_t)pair_of(o) * TILE + o % TILE, total_of(o, 0), total_of(o, 1));
+        return;
+    }
+    UNROLL_BY(1)
+    for (int o = from; o < count; o += BATCH * step) {
+        struct output out[BATCH][2];
+        UNROLL
+        for (int i = 0; i < 2 * BATCH; i++) {
+            const int one = o + i / 2 * step;
+            out[i / 2][i % 2] = { NULL, 0, 0 };
+            if (one < count)
+                out[i / 2][i % 2] = output_of(k, pair_of(one), i % 2, n_of(one), one % TILE);
+        }
+        UNROLL
+        for (int i = 0; i < 2 * BATCH; i++) {
+            const struct output &to = out[i / 2][i % 2];
+            if (to.at != NULL)
+                *to.at = to.before + (total_of(o + i / 2 * step, i % 2) + to.bias);
+        }
     }
 }
 
@@ -238,7 +294,7 @@ template <int FORM, int SCALING, int COLUMNS> struct consumer {
                                     uint32_t minus) const
     {
         const int lane = threadIdx.x % WARP;
-        UNROLL_BY(1)
+        UNROLL_BY(COLUMNS > 1 ? 1 : 2)
         for (int u = 0; u < units; u++) {
             struct fragment<FORM, SCALING> w[2];
             UNROLL
@@ -267,20 +323,25 @@ template <int FORM, int SCALING, int COLUMNS> struct consumer {
     }
 
     // Takes the sums of a slice over: to the block that adds the slices, or to the sum of those before it.
-    __device__ inline void keep(const float (&sum)[2][COLUMNS][4], bool first) const
+    __device__ inline void keep(const float (&sum)[2][COLUMNS][4], int group, bool first) const
     {
-        const int lane = threadIdx.x % WARP;
+        if (p.spread) {
+            const int to = ((group * SLICES + block_in_cluster()) * p.owned + pair % p.owned) * 2;
+            UNROLL
+            for (int v = 0; v < 2; v++)
+                keep_sums<COLUMNS>(in_block(sums_of(to + v, part), pair / p.owned), sum[v]);
+            return;
+        }
         UNROLL
         for (int v = 0; v < 2; v++) {
-            float(*to)[WARP] = p.spread ? sums_of((block_in_cluster() * p.owned + pair % p.owned) * 2 + v, part)
-                                        : sums_of(2 * pair + v, part);
-            if (p.spread)
-                to = in_block(to, pair / p.owned);
+            float(*to)[WARP] = sums_of(2 * pair + v, part), total[COLUMNS][4];
             UNROLL
-            for (int i = 0; i < COLUMNS * 4; i++) {
-                float *const at = &to[i][lane ^ (i % 4)];
-                *at = first ? sum[v][i / 4][i % 4] : *at + sum[v][i / 4][i % 4];
-            }
+            for (int i = 0; i < COLUMNS * 4; i++)
+                total[i / 4][i % 4] = first ? 0 : to[i][threadIdx.x % WARP ^ (i % 4)];
+            UNROLL
+            for (int i = 0; i < COLUMNS * 4; i++)
+                total[i / 4][i % 4] = first ? sum[v][i / 4][i % 4] : total[i / 4][i % 4] + sum[v][i / 4][i % 4];
+            keep_sums<COLUMNS>(to, total);
         }
     }
 
@@ -308,7 +369,7 @@ template <int FORM, int SCALING, int COLUMNS> struct consumer {
                     stage = stage == p.stages ? 0 : stage;
                 }
                 if (pair < pairs)
-                    keep(sum, p.spread || s == 0);
+                    keep(sum, g, s == 0);
             }
             if (!p.spread && pair < pairs)
                 write_own(g);
@@ -318,14 +379,15 @@ template <int FORM, int SCALING, int COLUMNS> struct consumer {
     // Writes the outputs of a group's pair, whose sums the warp has kept.
     __device__ inline void write_own(int group) const
     {
-        const int first = first_of_group(p, share_of(p), group);
+        const int of = first_of_group(p, share_of(p), group) + pair;
         __syncwarp();
-        for (int o = threadIdx.x % WARP; o < COLUMNS * 8 * TILE; o += WARP) {
-            const struct corner_of_sum at = sum_at(o / TILE, o % TILE);
-            const float total[2] = { sums_of(2 * pair, part)[at.i][at.lane],
-                                     sums_of(2 * pair + 1, part)[at.i][at.lane] };
-            write_pair(k, p.gated, first + pair, part * COLUMNS * 8 + o / TILE, o % TILE, total);
-        }
+        write_outputs(
+            k, p.gated, threadIdx.x % WARP, WARP, COLUMNS * 8 * TILE, [&](int) { return of; },
+            [&](int o) { return part * COLUMNS * 8 + o / TILE; },
+            [&](int o, int v) {
+                const struct corner_of_sum at = sum_at(o / TILE, o % TILE);
+                return sums_of(2 * pair + v, part)[at.i][at.lane];
+            });
         __syncwarp(); // the next group's sums may be kept
     }
 
@@ -333,23 +395,26 @@ template <int FORM, int SCALING, int COLUMNS> struct consumer {
     // the block call it.
     __device__ inline void write_owned() const
     {
+        enum { OF_PART = COLUMNS * 8 * TILE };
         const struct share own = share_of(p);
-        const int first = own.first, pairs = own.pairs; // in one group
-        const int from = block_in_cluster() * p.owned, count = min(p.owned, pairs - from);
-        for (int o = threadIdx.x; o < count * p.parts * COLUMNS * 8 * TILE; o += (int)blockDim.x) {
-            const int q = o / (COLUMNS * 8 * TILE), in_part = o % (COLUMNS * 8 * TILE);
-            const struct corner_of_sum at = sum_at(in_part / TILE, in_part % TILE);
-            float total[2];
-            UNROLL
-            for (int v = 0; v < 2; v++) {
-                UNROLL
-                for (int s = 0; s < SLICES; s++) {
-                    const float x = sums_of((s * p.owned + q / p.parts) * 2 + v, q % p.parts)[at.i][at.lane];
-                    total[v] = s == 0 ? x : total[v] + x;
-                }
-            }
-            write_pair(k, p.gated, first + from + q / p.parts, q % p.parts * COLUMNS * 8 + in_part / TILE,
-                       in_part % TILE, total);
+        const int from = block_in_cluster() * p.owned;
+        for (int g = 0; g < p.groups; g++) {
+            const int first = first_of_group(p, own, g), count = min(p.owned, pairs_of_group(p, own, g) - from);
+            write_outputs(
+                k, p.gated, threadIdx.x, (int)blockDim.x, count * p.parts * OF_PART,
+                [&](int o) { return first + from + o / OF_PART / p.parts; },
+                [&](int o) { return o / OF_PART % p.parts * COLUMNS * 8 + o % OF_PART / TILE; },
+                [&](int o, int v) {
+                    const struct corner_of_sum at = sum_at(o % OF_PART / TILE, o % TILE);
+                    float total = 0;
+                    UNROLL
+                    for (int s = 0; s < SLICES; s++) {
+                        const int tile = ((g * SLICES + s) * p.owned + o / OF_PART / p.parts) * 2 + v;
+                        const float x = sums_of(tile, o / OF_PART % p.parts)[at.i][at.lane];
+                        total = s == 0 ? x : total + x;
+                    }
+                    return total;
+                });
         }
     }
 };
@@ -376,11 +441,12 @@ static __global__ void __launch_bounds__(RING_THREADS, 1)
         arrivals_ready();
     }
     __syncthreads();
-    struct producer<FORM, SCALING> producer = {
-        k, p, arrivals, ring, warp - consumers, (int)(threadIdx.x % WARP), bytes, 0, 0, in
+    const auto producer_here = [&] {
+        return producer<FORM, SCALING>{ k, p, arrivals, ring, warp - consumers, (int)(threadIdx.x % WARP), bytes,
+                                        0, 0, in,       -1 };
     };
     if (warp >= consumers)
-        producer.fill(true);
+        producer_here().fill(true);
     if (p.spread)
         cluster_barrier(); // the others have begun: their memory may be written
     wait_for_previous();
@@ -388,9 +454,9 @@ static __global__ void __launch_bounds__(RING_THREADS, 1)
         k, p, arrivals, sums, ring, warp / p.parts, warp % p.parts, in
     };
     if (warp >= consumers) {
-        if (producer.number == 0)
-            producer.fill(false);
-        producer.refill();
+        if (warp == consumers)
+            producer_here().fill(false);
+        producer_here().refill();
     } else
         consumer.run();
     if (p.spread) {
@@ -402,14 +468,14 @@ static __global__ void __launch_bounds__(RING_THREADS, 1)
 
 // ---- the choice of a kernel
 
-// A stage has as many units as leave MIN_STAGES of them, and as one copy may bring.
+// A stage has as many units as leave MIN_STAGES of them, and one copy may bring; a slice has more stages than that.
 template <int FORM, int SCALING> static void divide_shared(struct plan *p, int columns, int units)
 {
     typedef layout_of_stage<FORM, SCALING> layout;
     const int room = RING_SHARED - (int)sizeof(struct arrivals) - tiles_of_sums(*p) * columns * 512,
-              slice = blocks_for(units, SLICES);
+              slice = blocks_for(units, SLICES), few = blocks_for(slice, MIN_STAGES + 1);
     for (int most = COPY / layout::QUANTS;; most /= 2) {
-        p->chunk = blocks_for(slice, blocks_for(slice, most));
+        p->chunk = blocks_for(slice, blocks_for(slice, most < few ? most : few));
         p->stages = room / layout{ p->chunk, columns }.tile_at(2 * p->most);
         if (p->stages >= MIN_STAGES || most == 1)
             break;
@@ -429,13 +495,17 @@ template <int FORM, int SCALING, int COLUMNS> static void launch(struct cuda *c,
     p.parts = k.x.tiles / COLUMNS;
     p.pairs = blocks_for(tiles, 2);
     const int limit = p.parts == 1 ? (int)MAX_PAIRS : (MAX_WARPS - 1) / p.parts;
-    p.spread = p.pairs <= c->ring_clusters * limit;
+    // Spread: the sums of all groups are in shared memory until the end.
+    const int most_groups = MAX_SUMS / (2 * MAX_PAIRS * k.x.tiles * 512);
+    p.spread = p.pairs < BUSY * c->processors && p.pairs <= c->ring_clusters * limit * most_groups;
     const int shares = p.spread ? c->ring_clusters : c->processors, used = p.pairs < shares ? p.pairs : shares;
     const int most = blocks_for(p.pairs, used); // pairs of a share
     p.groups = blocks_for(most, limit);
     p.most = blocks_for(most, p.groups);
     p.owned = blocks_for(p.most, SLICES);
-    p.producers = MAX_WARPS - p.most * p.parts < MAX_PRODUCERS ? MAX_WARPS - p.most * p.parts : (int)MAX_PRODUCERS;
+    p.producers = MAX_WARPS - p.most * p.parts;
+    p.producers = p.producers < MAX_PRODUCERS ? p.producers : (int)MAX_PRODUCERS;
+    p.producers = p.producers < 2 * p.most ? p.producers : 2 * p.most;
     divide_shared<FORM, SCALING>(&p, k.x.tiles, k.part[0].w.units);
     const size_t shared = sizeof(struct arrivals) + (size_t)tiles_of_sums(p) * k.x.tiles * 512 +
                           (size_t)p.stages * layout{ p.chunk, k.x.tiles }.tile_at(2 * p.most);
