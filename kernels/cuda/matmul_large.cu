@@ -3,8 +3,8 @@
 //
 // A block has SIDE rows of weights and SIDE rows of x; gated, half as many rows of each weight. The order of a sum in
 // matmul_small.cu needs only two accumulators per output: the sum of the current slice, and that of the slices before
-// it. So each warp walks through all of K, and nothing is combined between warps. A warp has two tiles of rows and SIDE / 16 tiles of x; gated, one tile of each weight, adjacent in the
-// block.
+// it. So each warp walks through all of K, and nothing is combined between warps. A warp has two tiles of rows and
+// SIDE / 16 tiles of x; gated, one tile of each weight, adjacent in the block.
 //
 // Weights and x are stored as fragments, what a warp loads at once, in global and in shared memory: copies are
 // contiguous, reads are free of bank conflicts, and quants are unpacked in registers. A ring of stages, each one unit

@@ -32,7 +32,7 @@ static_assert((int)RING_CLUSTER == (int)SLICES, "a block for each slice");
 // How a product is divided.
 struct plan {
     bool gated, spread;
-    int pairs;         // of tiles: (gated) of gate and up, otherwise of neighbours
+    int pairs;         // two tiles each: gate and up (gated), or neighbours
     int groups, most;  // groups of a block, one after the other; pairs of a group at most
     int parts;         // consumers of a pair, with COLUMNS tiles of x each
     int owned;         // spread: pairs of each group that a block of the cluster adds
@@ -77,7 +77,7 @@ static __host__ __device__ inline int tiles_of_sums(const struct plan &p)
 
 // ---- the walk of a block: groups of pairs, slices of k, stages of units
 
-struct share { // of the pairs, that of a block or cluster; of the slices, that of a block
+struct share { // the pairs of a block or cluster, and the slices of a block
     int first, pairs, first_slice, last_slice;
 };
 
@@ -135,7 +135,7 @@ template <int FORM, int SCALING> struct producer {
     uint8_t *ring;
     int number, lane, bytes_of_stage, stage, phase;
     layout in;
-    // Of the current group, whose first pair is `first`: the producer's tiles, and the lane's.
+    // The producer's tiles in the current group, whose first pair is `first`, and the lane's tile.
     int first, tiles, at;
     bool has_tile;
     const uint4 *quants;
@@ -472,11 +472,11 @@ static __global__ void __launch_bounds__(RING_THREADS, 1)
 template <int FORM, int SCALING> static void divide_shared(struct plan *p, int columns, int units)
 {
     typedef layout_of_stage<FORM, SCALING> layout;
-    const int room = RING_SHARED - (int)sizeof(struct arrivals) - tiles_of_sums(*p) * columns * 512,
+    const int capacity = RING_SHARED - (int)sizeof(struct arrivals) - tiles_of_sums(*p) * columns * 512,
               slice = blocks_for(units, SLICES), few = blocks_for(slice, MIN_STAGES + 1);
     for (int most = COPY / layout::QUANTS;; most /= 2) {
         p->chunk = blocks_for(slice, blocks_for(slice, most < few ? most : few));
-        p->stages = room / layout{ p->chunk, columns }.tile_at(2 * p->most);
+        p->stages = capacity / layout{ p->chunk, columns }.tile_at(2 * p->most);
         if (p->stages >= MIN_STAGES || most == 1)
             break;
     }

@@ -261,7 +261,7 @@ __device__ inline void add_unit(float (&sum)[2][COLUMNS][4], struct fragment<FOR
     }
 }
 
-// ---- a slice of k for each warp or block (matmul_small.cu, matmul_ring.cu): tiles, sums on their way between warps, outputs
+// ---- a slice of k for each warp or block (matmul_small.cu, matmul_ring.cu): tiles, sums on their way, outputs
 
 struct place { // a tile's: its part, and its number there
     int part, tile;
