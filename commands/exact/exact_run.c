@@ -153,7 +153,11 @@ static void print_conclusion(FILE *to, const struct verdict *v)
                 fprintf(to, "%s%s", before, stream_name(k));
                 before = ", ";
             }
-        fprintf(to, ". More tokens are needed.");
+        if (isnan(v->needed))
+            fprintf(to, ". More tokens are needed; of these controls too little shows to say how many.");
+        else
+            fprintf(to, ". More tokens are needed: about %.0f in all, if the controls go on as so far.",
+                    ceil(v->needed / 100) * 100);
     }
     fprintf(to, "\n");
 }

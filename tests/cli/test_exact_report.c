@@ -24,6 +24,7 @@ static void set_example(struct verdict *v, struct observed *seen)
                            .tokens = 1234,
                            .detectable_ks = 0.125,
                            .detectable_e = 0.0625,
+                           .needed = 4561,
                            .z_accepted = -1.5,
                            .n = 2 };
     v->row[0] = (struct stream_test){ STREAM_TEXT, { "KS", "rank", "bonus", 0.75, -3, 1200 }, -2.5 };
@@ -63,8 +64,13 @@ static void a_verdict_is_printed(void **state)
     if (strncmp(text, lines, strlen(lines)) != 0)
         fail_msg("expected:\n%s\nfound:\n%s", lines, text);
     assert_null(strstr(text + strlen(lines), stream_name(DETECTED)));
-    assert_non_null(strstr(text, ". More tokens are needed.\n"));
+    assert_non_null(strstr(text, ". More tokens are needed: about 4600 in all, if the controls go on as so far.\n"));
     free(lines);
+    free(text);
+
+    v->needed = NAN;
+    text = printed(v, seen);
+    assert_non_null(strstr(text, ". More tokens are needed; of these controls too little shows to say how many.\n"));
     free(text);
 
     v->detectable_e = INFINITY;

@@ -162,6 +162,14 @@ static void check_verdict(const struct json *one)
     }
     verdict_of(&v, &seen, json_number(json_get(one, "max_log_e")), json_number(json_get(one, "level")));
     assert_string_equal(answer_names[v.answer], json_text(json_get(one, "answer")));
+    // What the negative controls lack, by the definition: as many times the tokens as the logarithm of p is short.
+    double needed = v.tokens;
+    for (int k = STREAM_NEGATIVE_CONTROLS; k < STREAMS; k++) {
+        const double falls = v.of[k].worst != NULL ? -v.of[k].worst->log10_adjusted : 0;
+        if (!v.of[k].alarm)
+            needed = fmax(needed, falls > 1 ? v.tokens * -log10(v.level / 2) / falls : INFINITY);
+    }
+    assert_true(isinf(needed) ? isnan(v.needed) : fabs(v.needed - needed) <= 1e-9 * needed);
     near(v.z_accepted, json_number(json_get(one, "z")), 1e-12);
     for (int s = 0; s < STREAMS; s++)
         assert_int_equal(v.of[s].alarm, json_bool(json_get(alarm, streams[s])));

@@ -160,6 +160,22 @@ static bool alarmed(const struct verdict *v, int stream, double log_e)
     return verdict_is_certain(log_e, v->level) || (s->worst != NULL && s->worst->log10_adjusted < log10(v->level / 2));
 }
 
+// The logarithm of p falls with the number of tokens, so a control that has a tenth of the evidence needs ten times the
+// tokens. Evidence that chance gives as easily tells nothing.
+static double tokens_needed(const struct verdict *v)
+{
+    double most = v->tokens;
+    for (int stream = STREAM_NEGATIVE_CONTROLS; stream < STREAMS; stream++) {
+        const struct stream_verdict *s = &v->of[stream];
+        const double found = s->worst != NULL ? s->worst->log10_adjusted : 0;
+        if (!s->alarm)
+            most = found < -1 ? fmax(most, v->tokens * log10(v->level / 2) / found) : NAN;
+        if (isnan(most))
+            break;
+    }
+    return most;
+}
+
 void verdict_of(struct verdict *v, const struct observed *seen, double max_log_e, double level)
 {
     *v = (struct verdict){ .level = level, .z_accepted = z_of(seen) };
@@ -182,6 +198,7 @@ void verdict_of(struct verdict *v, const struct observed *seen, double max_log_e
         wrong_alarm = wrong_alarm || v->of[stream].alarm != (stream >= STREAM_NEGATIVE_CONTROLS);
     }
     v->tokens = v->of[STREAM_TEXT].tokens;
+    v->needed = tokens_needed(v);
     const struct power w = { level / 2, 0.999, tests };
     v->detectable_ks = power_detectable(POWER_KS, v->tokens, w);
     v->detectable_e = power_detectable(POWER_E, v->tokens, w);

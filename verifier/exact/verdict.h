@@ -36,7 +36,8 @@ struct verdict { // contains pointers into itself: it must not be moved
     double level;
     double tokens;
     double detectable_ks, detectable_e; // smallest total variation detected with power 0.999, tested head on
-    double z_accepted;                  // accepted tokens against expected ones; NAN: the rule has no end_probabilities
+    double needed; // tokens in all after which each negative control is detected, if p falls as so far; NAN: unknown
+    double z_accepted; // accepted tokens against expected ones; NAN: the rule has no end_probabilities
     struct stream_verdict of[STREAMS];
     int n;
     struct stream_test row[VERDICT_ROWS];
