@@ -2,17 +2,21 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/backend.h"
 
 void reference_matmul(double *out, const float *x, const float *w, int n, int m, int k)
 {
+    enum { TOGETHER = 8 }; // sums, which do not wait for each other
     for (int i = 0; i < n; i++)
-        for (int j = 0; j < m; j++) {
-            double sum = 0;
+        for (int j = 0; j < m; j += TOGETHER) {
+            const int sums = m - j < TOGETHER ? m - j : TOGETHER;
+            double sum[TOGETHER] = { 0 };
             for (int l = 0; l < k; l++)
-                sum += (double)x[i * k + l] * (double)w[j * k + l];
-            out[i * m + j] = sum;
+                for (int s = 0; s < TOGETHER; s++)
+                    sum[s] += (double)x[i * k + l] * (double)w[(s < sums ? j + s : j) * k + l];
+            memcpy(out + i * m + j, sum, (size_t)sums * sizeof(*sum));
         }
 }
 
@@ -79,13 +83,11 @@ void reference_attend(double *out, const float *q, const float *keys, const floa
                 weight[j] = exp(weight[j] - max);
                 total += weight[j];
             }
-            for (int d = 0; d < head_dim; d++) {
-                double sum = 0;
-                for (int j = 0; j < s->length; j++)
-                    if (weight[j] > 0)
-                        sum += weight[j] / total *
-                               (double)values[(int64_t)(s->slot[i] * s->length + j) * width + kv * head_dim + d];
-                out[(i * heads + h) * head_dim + d] = sum;
+            double *sum = memset(out + (i * heads + h) * head_dim, 0, (size_t)head_dim * sizeof(*sum));
+            for (int j = 0; j < s->length; j++) {
+                const float *value = values + (int64_t)(s->slot[i] * s->length + j) * width + kv * head_dim;
+                for (int d = 0; d < head_dim && weight[j] > 0; d++)
+                    sum[d] += weight[j] / total * (double)value[d];
             }
         }
     free(weight);
