@@ -9,7 +9,7 @@
 namespace DEVICE_SPACE
 {
 
-constexpr int THREADS = 256, QUERIES = 8;
+constexpr int THREADS = 256, QUERIES = 8, SPLITS = GROUP_UNITS / SPLIT_UNITS; // SPLITS: of a group
 constexpr float LOG2_E = 1.4426950408889634f;
 
 // ---- the plain kernel
@@ -208,20 +208,27 @@ static __global__ void __launch_bounds__(THREADS, 3) plain_kernel(const struct a
             return;
     }
     __syncthreads();
-    write_rows<1>(c, a, hd, positions, [&](int u, int64_t query, int d, int n) {
-        if (parts <= 1)
-            return weighted<1>{ { 0, softmax[u].total }, { r.sums[u * hd + d] } };
-        const int width = hd + AFTER_SUMS, end = parts_of(SPLIT_UNITS, n);
-        const float *from = c.sums + query * c.parts * width;
-        int next = 0;
-        return combine_parts<1>(SPLIT_UNITS, end, [&](weighted<1>(&part)[BATCH]) {
-            UNROLL
-            for (int j = 0; j < BATCH; j++, next++) {
-                const float *x = from + min(next, end - 1) * width;
-                part[j] = { { x[hd], x[hd + 1] }, { x[d] } };
+    UNROLL_BY(1)
+    for (int from = 0, end = queries * hd; from < end; from += THREADS) {
+        const int at = from + thread, u = min(at, end - 1) / hd, d = at % hd, i = u / a.heads, n = positions[i];
+        const int64_t query = query_of(c, a, u);
+        weighted<1> sums = { { 0, softmax[u].total }, { r.sums[u * hd + d] } };
+        if (parts > 1) {
+            const float *x = c.sums + query * c.parts * (hd + AFTER_SUMS);
+            weighted<1> group = {};
+            UNROLL_BY(4)
+            for (int j = 0, last_part = parts_of(SPLIT_UNITS, n) - 1; j <= last_part; j++, x += hd + AFTER_SUMS) {
+                combine(group, { { x[hd], x[hd + 1] }, { x[d] } }, j % SPLITS == 0);
+                if (j % SPLITS == SPLITS - 1 || j == last_part)
+                    combine(sums, group, j < SPLITS);
             }
-        });
-    });
+        }
+        const float result = n > 0 ? sums.x[0] * (1.0f / sums.s.total) : 0;
+        if (at < end) {
+            c.out[query * hd + d] = result;
+            round_number(c.rounded, a.first + i, (a.head + u - i * a.heads) * hd + d, result);
+        }
+    }
 }
 
 // ---- RoPE's angles, and writes to the cache where the fast kernel does not write it itself: rotated keys and values
@@ -306,12 +313,14 @@ static void store(struct cuda *c, const struct attend_call &call, enum type type
 // slot.
 static void divide(struct attend_call *c, int runs, int queries)
 {
-    const int group = c->heads / c->kv_heads;
+    const int group = c->group;
     c->block_heads = group < queries ? group : queries;
+    c->reciprocal = (1 << 16) / c->block_heads + 1;
     c->head_blocks = (group + c->block_heads - 1) / c->block_heads;
     c->rows = queries / group > 1 ? queries / group : 1;
     const int max_blocks = blocks_for(c->n, c->rows) + runs - 1; // a run that starts between two multiples adds a block
     c->row_blocks = max_blocks < c->n ? max_blocks : c->n;
+    c->one_slot = c->row_blocks == blocks_for(c->n, c->rows);
 }
 
 // Sets the parts, of rows of at most `splits` splits. Returns the number of blocks.
@@ -322,8 +331,8 @@ static int64_t set_parts(struct attend_call *c, int splits, int units)
     return (int64_t)c->row_blocks * c->kv_heads * c->head_blocks * c->parts;
 }
 
-// Units and splits are parts only of passes with few blocks, so these need no more memory than is reserved first: a
-// later pass does not enlarge it, which would end all graphs.
+// Splits are parts only of passes with few blocks, so these need no more memory than is reserved first: a later pass
+// does not enlarge it, which would end all graphs.
 enum { FIRST_COUNTS = 1 << 14 };
 static size_t first_sums(const struct cuda *c)
 {
@@ -370,19 +379,18 @@ static void queue_plain(struct cuda *c, struct attend_call call, const struct re
     cuda_launched(c, "attend");
 }
 
-// More queries per block read keys less often, and larger parts leave fewer results to combine; both leave fewer
-// blocks, of which every processor should have one. The choice does not change the result. Returns the tiles of queries
-// of a block.
+// More queries per block read keys less often, larger parts leave fewer results to combine; both leave fewer blocks, of
+// which every processor should have one. The choice does not change the result. Returns the queries of a block.
 static int divide_for_mma(const struct cuda *c, struct attend_call *call, const struct reach &extent)
 {
-    for (int query_tiles = call->n * (call->heads / call->kv_heads) > 16 ? 2 : 1; query_tiles > 0; query_tiles--) {
-        divide(call, extent.runs, 16 * query_tiles);
-        for (int units = GROUP_UNITS; units >= SPLIT_UNITS; units /= GROUP_UNITS / SPLIT_UNITS)
-            if (set_parts(call, extent.splits, units) >= c->processors)
-                return query_tiles;
-    }
-    set_parts(call, extent.splits, 1);
-    return 1;
+    const int all = call->n * call->group, large = attention_mma_queries(c, BF16, call->head_dim, MAX_QUERIES);
+    int queries = attention_mma_queries(c, BF16, call->head_dim, all < 16 ? all : 16);
+    divide(call, extent.runs, queries);
+    if (all > queries && large > 0 && set_parts(call, extent.splits, SPLIT_UNITS) > c->processors)
+        divide(call, extent.runs, queries = large);
+    if (set_parts(call, extent.splits, GROUP_UNITS) < c->processors)
+        set_parts(call, extent.splits, SPLIT_UNITS);
+    return queries;
 }
 
 struct reach attention_extent(const struct layout *s)
@@ -426,7 +434,8 @@ struct tensor cuda_attend(struct backend *b, struct tensor out, struct tensor q,
     assert(keys.type == F32 || keys.type == BF16 || (keys.type == Q8_0 && head_dim % 32 == 0));
     const struct layout in_short = a.short_cache ? short_layout(cuda_see(c, s)) : *cuda_see(c, s), *d = &in_short;
     const struct reach extent = c->reach.splits > 0 ? c->reach : attention_extent(s);
-    const bool fast = attention_has_mma(keys.type, head_dim) && rotated == head_dim && a.cap == 0 && a.window == 0;
+    const bool fast =
+        attention_mma_queries(c, keys.type, head_dim, 1) > 0 && rotated == head_dim && a.cap == 0 && a.window == 0;
     out = without_rounded(c, out);
     struct attend_call call = {};
     call.out = (float *)out.data;
@@ -448,6 +457,7 @@ struct tensor cuda_attend(struct backend *b, struct tensor out, struct tensor q,
     call.ancestors = d->ancestors;
     call.heads = (int)(q.width / head_dim);
     call.kv_heads = (int)(keys.width / head_dim);
+    call.group = call.heads / call.kv_heads;
     call.head_dim = head_dim;
     call.rotated = rotated;
     call.scale = (a.cap > 0 ? 1 : LOG2_E) * (a.scale != 0 ? a.scale : 1 / sqrtf((float)head_dim));
@@ -460,9 +470,9 @@ struct tensor cuda_attend(struct backend *b, struct tensor out, struct tensor q,
     if (!fast)
         queue_plain(c, call, extent, keys.type);
     else {
-        const int query_tiles = divide_for_mma(c, &call, extent);
+        const int queries = divide_for_mma(c, &call, extent);
         if (reserve(c, &call))
-            attention_mma(c, call, query_tiles);
+            attention_mma(c, call, queries);
     }
     return rounds ? with_rounded(c, out) : out;
 }

@@ -3,8 +3,8 @@
 //
 // Positions are divided into units of KEYS. A softmax over a row is computed in three levels: units are combined in
 // splits, splits in groups, groups in the row, each in ascending order. A block computes consecutive rows of one slot,
-// heads that share a kv head, and one *part*: a unit, a split or a group (split-KV, as in FlashDecoding). The last
-// block of a row to end combines the parts that the others left in memory. So the order of additions depends on the
+// heads that share a kv head, and one *part*: a split or a group (split-KV, as in FlashDecoding). The last block of a
+// row to end combines the parts that the others left in memory. So the order of additions depends on the
 // row's own number of positions only, not on the division, which follows from the size of the pass.
 //
 // A row attends to its slot's prefix and then to its own ancestors, wherever they lie in the cache. Its positions are
@@ -31,17 +31,19 @@ struct attend_call {
     size_t row_bytes;       // a cache row's, of keys or of values
     bool stores;            // the kernel writes k and v to the cache; false: store_kernel has
     int n, words, length;   // those of struct layout
-    const int32_t *slot, *prefix, *place;   // (n)
-    const uint64_t *ancestors;              // (n, words)
-    int heads, kv_heads, head_dim, rotated; // rotated: the first numbers of a head
+    const int32_t *slot, *prefix, *place;          // (n)
+    const uint64_t *ancestors;                     // (n, words)
+    int heads, kv_heads, group, head_dim, rotated; // group: heads of a kv head; rotated: the first numbers of a head
     float scale;       // scores are logarithms to base 2 by it (with a cap: only once that is applied)
     float cap;         // 0: none
     int window;        // 0: none
     int rows;          // maximum per block
     int row_blocks;    // upper bound of the number of row blocks
+    bool one_slot;     // which all rows belong to
     int block_heads;   // maximum heads per block
+    int reciprocal;    // u / block_heads = u * reciprocal >> 16 of a query u
     int head_blocks;   // blocks per kv head
-    int units;         // a part's: 1, SPLIT_UNITS or GROUP_UNITS
+    int units;         // a part's: SPLIT_UNITS or GROUP_UNITS
     int parts;         // upper bound of the parts of a row
     float *sums;       // (n, heads, parts, head_dim + AFTER_SUMS): of rows with several parts, sums and struct softmax
     unsigned *arrived; // (row_blocks, kv_heads * head_blocks) blocks that have ended; 0 between launches
@@ -85,8 +87,9 @@ __device__ inline int first_row(const struct attend_call &c, int number)
 __device__ inline struct share share_of(const struct attend_call &c)
 {
     struct share a;
-    const int group = c.heads / c.kv_heads, block_heads = (int)blockIdx.y % c.head_blocks;
-    if (c.row_blocks == (c.n + c.rows - 1) / c.rows) { // rows of one slot
+    const int kv_head = c.head_blocks == 1 ? (int)blockIdx.y : (int)blockIdx.y / c.head_blocks,
+              block_heads = (int)blockIdx.y - kv_head * c.head_blocks;
+    if (c.one_slot) {
         a.first = (int)blockIdx.x * c.rows;
         a.rows = min(c.rows, c.n - a.first);
     } else {
@@ -95,9 +98,9 @@ __device__ inline struct share share_of(const struct attend_call &c)
         for (a.rows = 0; a.first + a.rows < c.n && (a.rows == 0 || !starts_block(c, a.first + a.rows));)
             a.rows++;
     }
-    a.kv_head = (int)blockIdx.y / c.head_blocks;
-    a.head = a.kv_head * group + block_heads * c.block_heads;
-    a.heads = min(c.block_heads, group - block_heads * c.block_heads);
+    a.kv_head = kv_head;
+    a.head = kv_head * c.group + block_heads * c.block_heads;
+    a.heads = min(c.block_heads, c.group - block_heads * c.block_heads);
     a.slot = c.slot[min(a.first, c.n - 1)];
     return a;
 }
@@ -203,37 +206,6 @@ template <int N> __device__ inline void combine(weighted<N> &a, const weighted<N
         a.x[i] = fmaf(x.x[i], x_scale, a.x[i] * scale);
 }
 
-// Writes the block's rows of the result, N numbers per thread, 1 or 4. sums_of(u, query, d, positions): the sums of
-// query u of the block, which is a query of the pass and has so many positions, from element d on. hd: the size of a
-// head, which a compiler may know. By all threads of the block.
-template <int N, typename function>
-__device__ inline void write_rows(const struct attend_call &c, const struct share &a, int hd, const int *positions,
-                                  function sums_of)
-{
-    const int end = a.rows * a.heads * hd;
-    UNROLL_BY(1)
-    for (int from = 0; from < end; from += (int)blockDim.x * N) {
-        const int at = from + (int)threadIdx.x * N, u = min(at, end - N) / hd, d = at % hd, i = u / a.heads;
-        const int row = a.first + i, head = a.head + u - i * a.heads, k = head * hd + d;
-        const int64_t query = (int64_t)row * c.heads + head;
-        const weighted<N> sums = sums_of(u, query, d, positions[i]);
-        const float scale = 1.0f / sums.s.total;
-        float x[N];
-        UNROLL
-        for (int j = 0; j < N; j++)
-            x[j] = positions[i] > 0 ? sums.x[j] * scale : 0;
-        float *out = c.out + query * hd + d;
-        if constexpr (N == 4) {
-            if (at < end)
-                *(float4 *)out = make_float4(x[0], x[1], x[2], x[3]);
-            round_four(c.rounded, row, k, at < end, x);
-        } else if (at < end) {
-            *out = x[0];
-            round_number(c.rounded, row, k, x[0]);
-        }
-    }
-}
-
 // After a block has written its part: whether it is the last of the `parts` blocks of these rows and heads, so that it
 // can read the parts of all. `last` is in shared memory. Which block is the last changes no bits.
 __device__ inline bool is_last(const struct attend_call &c, int parts, bool *last)
@@ -246,54 +218,19 @@ __device__ inline bool is_last(const struct attend_call &c, int parts, bool *las
     return *last;
 }
 
-constexpr int BATCH = 4; // parts that are combined without a loop
-static_assert(SPLIT_UNITS % BATCH == 0 && GROUP_UNITS / SPLIT_UNITS % BATCH == 0, "a split or group ends with a batch");
-
 // The number of parts of a row of so many positions. Not a division, whose code is longer than the rest.
 __device__ inline int parts_of(int units, int positions)
 {
     const int n = (positions + KEYS - 1) / KEYS;
-    return units == 1             ? n
-           : units == SPLIT_UNITS ? (n + SPLIT_UNITS - 1) / SPLIT_UNITS
-                                  : (n + GROUP_UNITS - 1) / GROUP_UNITS;
-}
-
-// The sums of a row from its parts, of which read(part) returns the next BATCH, as far as there are so many. Units make
-// splits, splits make groups; what is above the parts is the row.
-template <int N, typename function> __device__ inline weighted<N> combine_parts(int units, int parts, function read)
-{
-    const int mask = (units == 1             ? SPLIT_UNITS
-                      : units == SPLIT_UNITS ? GROUP_UNITS / SPLIT_UNITS
-                                             : 1 << 30) -
-                     1; // one less than the parts of what they make
-    weighted<N> made = {}, group = {}, row = {};
-    UNROLL_BY(1)
-    for (int first = 0; first < parts; first += BATCH) {
-        weighted<N> part[BATCH];
-        const int after = first + BATCH;
-        const bool end = after >= parts;
-        read(part);
-        UNROLL
-        for (int j = 0; j < BATCH; j++) {
-            if (first + j >= parts)
-                break;
-            combine(made, part[j], j == 0 && (first & mask) == 0);
-        }
-        if (units == 1) {
-            combine(group, made, first % GROUP_UNITS == 0);
-            if (after % GROUP_UNITS == 0 || end)
-                combine(row, group, first < GROUP_UNITS);
-        } else if ((after & mask) == 0 || end)
-            combine(row, made, first <= mask);
-    }
-    return row;
+    return units == SPLIT_UNITS ? (n + SPLIT_UNITS - 1) / SPLIT_UNITS : (n + GROUP_UNITS - 1) / GROUP_UNITS;
 }
 
 // ---- launches
 
-// Attention on tensor cores (attention_mma.cu): whether it supports a cache type and head size; and its launch.
+// Attention on tensor cores (attention_mma.cu): the queries of a block that are at least so many, 4, 16 or 32; 0: not
+// with this cache type, head size or device. Its launch with blocks of so many.
 constexpr int STORED_ROWS = 64; // so many rows of a pass, or fewer, are written to the cache by this kernel itself
-bool attention_has_mma(enum type type, int head_dim);
-void attention_mma(struct cuda *c, const struct attend_call &call, int query_tiles);
+int attention_mma_queries(const struct cuda *c, enum type type, int head_dim, int queries);
+void attention_mma(struct cuda *c, const struct attend_call &call, int queries);
 
 } // namespace DEVICE_SPACE

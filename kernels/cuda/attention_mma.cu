@@ -1,8 +1,8 @@
 // attention_mma.cu - attention on tensor cores, for BF16 caches and common head sizes.
 //
-// The four warps of a block compute one unit after the other together (attention_unit.h), while copies of the next ones
-// are on the way. Where rows of the block have different cache rows at the same position, a unit is computed once per
-// row, with places from the row's ancestor mask.
+// The lanes of a block compute a unit each, from scores to sums, without waiting for each other (attention_unit.h).
+// Then all threads combine the units in order. Where rows of the block have different cache rows at the same position,
+// a unit is computed once per row, with places from the row's ancestor mask.
 //
 // An element of an MMA's result depends on its own row and column only (true on the known devices, and checked by
 // tests), and the units of a query are combined in order: neither neighbours nor the tree change its bits.
@@ -11,331 +11,267 @@
 namespace DEVICE_SPACE
 {
 
-// ---- sums
+// ---- sums, by all threads of a block: the threads of a query have four elements each, in turn
 
-// Sums of a lane's queries: g and g + 8 of the warp's tile. None of a query that is not in the block.
-template <int HD, int QUERY_TILES> struct lane_sums {
-    weighted<2 * EIGHTS<HD, QUERY_TILES>> of[2];
+template <typename F> constexpr int PER_QUERY = F::THREADS / F::QUERIES;
+template <typename F>
+constexpr int FOURS = (F::HD / 4 + PER_QUERY<F> - 1) / PER_QUERY<F>; // the last may lie beyond the head
+template <typename F> using thread_sums = weighted<4 * FOURS<F>>;
+
+template <typename F> static __device__ inline int element_of_thread(int four)
+{
+    return 4 * (PER_QUERY<F> * four + (int)threadIdx.x % PER_QUERY<F>);
+}
+
+template <int N> static __device__ inline void set_four(weighted<N> &to, int four, float4 x)
+{
+    to.x[4 * four] = x.x, to.x[4 * four + 1] = x.y, to.x[4 * four + 2] = x.z, to.x[4 * four + 3] = x.w;
+}
+
+// Sums of the units so far: those of the last split, and all before.
+template <typename F> struct part_sums {
+    thread_sums<F> split, group;
 };
 
-// The query of the block that is a lane's first or second.
-template <int QUERY_TILES> static __device__ inline int query_of_lane(int half)
+// Adds what the lanes have computed.
+template <typename F>
+static __device__ inline void add_units(part_sums<F> &to, mma_scratch<F> *scratch, const struct range &p)
 {
-    return 16 * tile_of_warp<QUERY_TILES>() + 8 * half + (int)threadIdx.x % WARP / 4;
-}
-
-// Adds a unit, for queries first .. first + m.
-template <int HD, int QUERY_TILES>
-static __device__ inline void add_unit(lane_sums<HD, QUERY_TILES> &to, const mma_scratch<HD, QUERY_TILES> *scratch,
-                                       int from, int first, int m, const float (&sum)[EIGHTS<HD, QUERY_TILES>][4],
-                                       bool begins)
-{
-    UNROLL
-    for (int half = 0; half < 2; half++) {
-        const int u = query_of_lane<QUERY_TILES>(half);
-        if (scratch->seen[u] <= from || u < first || u >= first + m)
-            continue;
-        weighted<2 * EIGHTS<HD, QUERY_TILES>> x;
-        x.s = { scratch->max[u], scratch->total[u] };
-        UNROLL
-        for (int j = 0; j < EIGHTS<HD, QUERY_TILES>; j++) {
-            x.x[2 * j] = sum[j][2 * half];
-            x.x[2 * j + 1] = sum[j][2 * half + 1];
-        }
-        combine(to.of[half], x, begins);
-    }
-}
-
-// Whether a sum of some query that has positions in the unit is not finite.
-template <int HD, int QUERY_TILES>
-static __device__ inline bool has_nonfinite(const mma_scratch<HD, QUERY_TILES> *scratch, const struct view &v,
-                                            const float (&sum)[EIGHTS<HD, QUERY_TILES>][4])
-{
-    bool nonfinite = false;
-    UNROLL
-    for (int half = 0; half < 2; half++) {
-        const bool reached = scratch->seen[query_of_lane<QUERY_TILES>(half)] > v.from;
-        UNROLL
-        for (int j = 0; j < EIGHTS<HD, QUERY_TILES>; j++)
-            nonfinite =
-                nonfinite ||
-                (reached && (!(fabsf(sum[j][2 * half]) < INFINITY) || !(fabsf(sum[j][2 * half + 1]) < INFINITY)));
-    }
-    return __any_sync(0xFFFFFFFF, nonfinite) != 0;
-}
-
-// The weighted sum of a unit's values, added to `split`. A value that is not finite and that some row does not attend
-// to would contribute 0 * infinity to that row; then sums are computed row by row.
-template <int HD, int QUERY_TILES>
-static __device__ inline void add_values(lane_sums<HD, QUERY_TILES> &split, const struct share &a,
-                                         mma_scratch<HD, QUERY_TILES> *scratch, const struct range &p,
-                                         const struct view &v, int slot, bool first)
-{
-    float sum[EIGHTS<HD, QUERY_TILES>][4];
-    const bool differ = v.row == ALL && p.shortest - v.from < v.count;
-    bool by_row = false;
+    const int u = (int)threadIdx.x / PER_QUERY<F>, seen = scratch->seen[u];
     UNROLL_BY(1)
-    for (int i = 0; i < (by_row ? a.rows : 1);) {
-        const int limit = by_row ? scratch->positions[i] - v.from : v.count;
-        unit_values(sum, scratch, v, limit, slot);
-        if (!by_row && differ && has_nonfinite(scratch, v, sum)) {
-            by_row = true;
+    for (int lane = 0; lane < F::LANES; lane++) {
+        const struct run r = scratch->run[lane];
+        const int in_split = r.unit % SPLIT_UNITS;
+        if (r.unit >= p.end || r.unit * KEYS >= seen || (r.row != ALL && r.row != scratch->row[u]))
             continue;
-        }
-        add_unit(split, scratch, v.from, by_row ? i * a.heads : v.first, by_row ? a.heads : v.m, sum, first);
-        i++;
+        thread_sums<F> x;
+        x.s = { scratch->max[lane][u], scratch->total[lane][u] };
+        UNROLL
+        for (int i = 0; i < FOURS<F>; i++)
+            set_four(x, i, *(const float4 *)(scratch->sums(lane, u) + min(element_of_thread<F>(i), F::HD - 4)));
+        if (in_split == 0 && r.unit > p.first)
+            combine(to.group, to.split, r.unit == p.first + SPLIT_UNITS);
+        combine(to.split, x, in_split == 0);
     }
 }
 
-// Adds a finished split to the group, for the queries that have positions from `from` on.
-template <int HD, int QUERY_TILES>
-static __device__ inline void add_split(lane_sums<HD, QUERY_TILES> &group, const lane_sums<HD, QUERY_TILES> &split,
-                                        const mma_scratch<HD, QUERY_TILES> *scratch, int from, bool first)
+// The sums of a unit's values. A value that is not finite and that some row does not attend to would contribute
+// 0 * infinity to that row; then sums are computed row by row.
+template <typename F>
+static __device__ inline void add_values(const weights<F> &w, const struct share &a, mma_scratch<F> *scratch,
+                                         const struct range &p, struct view v, int lane, int tile)
 {
+    const bool nonfinite = unit_sums<F, false>(w, scratch, v, 0, lane, tile);
+    if (!nonfinite || v.row != ALL || p.shortest - v.from >= v.count)
+        return;
+    v.m = a.heads;
+    UNROLL_BY(1)
+    for (int i = 0; i < a.rows; i++) {
+        v.first = i * a.heads;
+        if (has_queries(v, tile))
+            unit_sums<F, true>(w, scratch, v, scratch->positions[i] - v.from, lane, tile);
+    }
+}
+
+// Writes a query's part.
+template <typename F>
+static __device__ inline void write_part(const struct attend_call &c, int64_t query, const thread_sums<F> &x)
+{
+    float *to = c.sums + (query * c.parts + (int)blockIdx.z) * (F::HD + AFTER_SUMS);
     UNROLL
-    for (int half = 0; half < 2; half++)
-        if (scratch->seen[query_of_lane<QUERY_TILES>(half)] > from)
-            combine(group.of[half], split.of[half], first);
+    for (int i = 0; i < FOURS<F>; i++)
+        if (element_of_thread<F>(i) < F::HD)
+            *(float4 *)(to + element_of_thread<F>(i)) =
+                make_float4(x.x[4 * i], x.x[4 * i + 1], x.x[4 * i + 2], x.x[4 * i + 3]);
+    if (threadIdx.x % PER_QUERY<F> == 0)
+        *(float2 *)(to + F::HD) = make_float2(x.s.max, x.s.total);
+}
+
+// The sums of a query from all parts of its row, which each thread copies to shared memory as far as it needs them,
+// PARTS at a time. Splits make groups, groups make the row. most: parts of the block's longest row.
+template <typename F>
+static __device__ inline thread_sums<F> combine_parts(const struct attend_call &c, mma_scratch<F> *scratch,
+                                                      int64_t query, int parts, int most)
+{
+    constexpr int WIDTH = F::HD + AFTER_SUMS, SPLITS = GROUP_UNITS / SPLIT_UNITS, N = FOURS<F>;
+    constexpr int BYTES = (int)(sizeof(scratch->keys) + sizeof(scratch->values)),
+                  FIT = BYTES / ((N * F::THREADS + F::QUERIES) * (int)sizeof(float4)),
+                  PARTS = FIT < 64 / (N + 1) ? FIT : 64 / (N + 1); // a thread has at most 64 copies on the way
+    float4 *const copy = (float4 *)scratch->keys + threadIdx.x;
+    float4 *const softmax = (float4 *)scratch->keys + PARTS * N * F::THREADS + threadIdx.x / PER_QUERY<F>;
+    const float *from = c.sums + query * c.parts * WIDTH;
+    thread_sums<F> group = {}, row = {};
+    UNROLL_BY(1)
+    for (int first = 0; first < most; first += PARTS) { // the lanes of a warp go together
+        const int n = min(PARTS, parts - first);
+        UNROLL_BY(1)
+        for (int j = 0; j < n; j++, from += WIDTH) {
+            UNROLL
+            for (int i = 0; i < N; i++)
+                copy_async(&copy[(j * N + i) * F::THREADS], from + min(element_of_thread<F>(i), F::HD - 4));
+            if (threadIdx.x % PER_QUERY<F> == 0)
+                copy_async(&softmax[j * F::QUERIES], from + F::HD);
+        }
+        commit_copies();
+        wait_for_copies<0>();
+        __syncwarp();
+        UNROLL_BY(1)
+        for (int j = 0; j < n; j++) {
+            const bool whole = c.units == GROUP_UNITS;
+            const int k = first + j;
+            const float4 s = softmax[j * F::QUERIES];
+            thread_sums<F> x;
+            x.s.max = s.x, x.s.total = s.y;
+            UNROLL
+            for (int i = 0; i < N; i++)
+                set_four(x, i, copy[(j * N + i) * F::THREADS]);
+            combine(group, x, whole || k % SPLITS == 0);
+            if (whole || k % SPLITS == SPLITS - 1 || k == parts - 1)
+                combine(row, group, k < (whole ? 1 : SPLITS));
+        }
+        __syncwarp(); // the softmax may be overwritten
+    }
+    return row;
+}
+
+// Writes the result of a row that attends to something, or 0.
+template <typename F>
+static __device__ inline void write_result(const struct attend_call &c, int row, int head, bool is, bool attends,
+                                           const thread_sums<F> &sums)
+{
+    const float scale = 1.0f / sums.s.total;
+    UNROLL
+    for (int i = 0; i < FOURS<F>; i++) {
+        const int d = element_of_thread<F>(i);
+        const bool writes = is && d < F::HD;
+        float x[4];
+        UNROLL
+        for (int j = 0; j < 4; j++)
+            x[j] = attends ? sums.x[4 * i + j] * scale : 0;
+        if (writes)
+            *(float4 *)(c.out + ((int64_t)row * c.heads + head) * F::HD + d) = make_float4(x[0], x[1], x[2], x[3]);
+        round_four(c.rounded, row, head * F::HD + d, writes, x);
+    }
 }
 
 // ---- the kernel
 
-// Queries of a thread: their numbers in the pass take divisions, which are done before the wait.
-struct queries {
-    int row, query; // those of the first numbers that it loads
-    int lane[2];    // query_of_lane
-};
-
-template <int HD, int QUERY_TILES>
-static __device__ inline struct queries queries_of(const struct attend_call &c, const struct share &a)
-{
-    struct queries q;
-    const int end = a.rows * a.heads - 1, u = min((int)threadIdx.x / (HD / 4), end);
-    q.row = a.first + u / a.heads;
-    q.query = (int)query_of(c, a, u);
-    forget(q.row), forget(q.query);
-    UNROLL
-    for (int half = 0; half < 2; half++) {
-        q.lane[half] = (int)query_of(c, a, min(query_of_lane<QUERY_TILES>(half), end));
-        forget(q.lane[half]);
-    }
-    return q;
-}
-
-template <int HD>
-static __device__ inline struct pairs load_query(const struct attend_call &c, int row, int query, int at)
-{
-    return load_pairs<HD>(c.q + (int64_t)query * HD, c.angles + (int64_t)row * HD, at % (HD / 4) * 2);
-}
-
-// What a block has to know before it can load keys. The loads of different warps take one round trip together.
-template <int HD, int QUERY_TILES>
-static __device__ inline void load_queries(const struct attend_call &c, const struct share &a,
-                                           mma_scratch<HD, QUERY_TILES> *scratch, const struct queries &q)
-{
-    static_assert(2 * WARP == STORED_ROWS && MAX_QUERIES <= WARP, "find_own: warps 0 and 1; here: warp 2; warp 3");
-    constexpr int PAIRS = HD / 4;
-    const int thread = (int)threadIdx.x, row = thread - 3 * WARP;
-    struct pairs next = load_query<HD>(c, q.row, q.query, thread);
-    if (row < 0 && thread - 2 * WARP < 16 * QUERY_TILES && thread - 2 * WARP >= a.rows * a.heads)
-        scratch->seen[thread - 2 * WARP] = 0;
-    else if (row >= 0 && row < a.rows) {
-        const struct counts n = count_positions(c, a.first + row);
-        scratch->positions[row] = n.all, scratch->dense[row] = n.dense;
-        UNROLL_BY(1)
-        for (int u = row * a.heads; u < (row + 1) * a.heads; u++)
-            scratch->seen[u] = n.all;
-    }
-    UNROLL_BY(1)
-    for (int at = thread, end = a.rows * a.heads * PAIRS; at < end; at += THREADS) {
-        const int u = at / PAIRS, d = at % PAIRS * 2;
-        struct pairs x = next;
-        if (at + THREADS < end) {
-            const int then = (at + THREADS) / PAIRS;
-            next = load_query<HD>(c, a.first + then / a.heads, (int)query_of(c, a, then), at + THREADS);
-        }
-        rotate(&x);
-        for (int half = 0; half < 2; half++) {
-            float one = (half ? x.high.x : x.low.x) * c.scale, two = (half ? x.high.y : x.low.y) * c.scale;
-            for (int plane = 0; plane < PLANES; plane++) // rotated and scaled
-                *(uint32_t *)&scratch->q[plane][u][half * HD / 2 + d] = split_plane(&one, &two);
-        }
-    }
-}
-
-// The sums of the block's queries: to shared memory if the part is the whole row, else to c.sums.
-template <int HD, int QUERY_TILES>
-static __device__ inline void write_part(const struct attend_call &c, mma_scratch<HD, QUERY_TILES> *scratch,
-                                         const struct range &p, const struct queries &q,
-                                         const lane_sums<HD, QUERY_TILES> &group, bool whole)
-{
-    constexpr int WIDTH = HD + AFTER_SUMS;
-    const int t = (int)threadIdx.x % 4;
-    UNROLL
-    for (int half = 0; half < 2; half++) {
-        const int u = query_of_lane<QUERY_TILES>(half);
-        if (scratch->seen[u] <= p.first * KEYS)
-            continue;
-        float *to = whole ? (float *)scratch->ring + u * WIDTH
-                          : c.sums + ((int64_t)q.lane[half] * c.parts + (int)blockIdx.z) * WIDTH;
-        const weighted<2 * EIGHTS<HD, QUERY_TILES>> &x = group.of[half];
-        UNROLL
-        for (int j = 0; j < EIGHTS<HD, QUERY_TILES>; j++)
-            if (eight_of_warp<HD, QUERY_TILES>(j) < HD)
-                *(float2 *)(to + eight_of_warp<HD, QUERY_TILES>(j) + 2 * t) = make_float2(x.x[2 * j], x.x[2 * j + 1]);
-        if (share_of_warp<QUERY_TILES>() == 0 && t == 0)
-            *(float2 *)(to + HD) = make_float2(x.s.max, x.s.total);
-    }
-}
-
-// The sums of a query from element d on, from all parts of its row. Each thread copies what it needs to the ring, many
-// parts ahead.
-template <int HD, int QUERY_TILES>
-static __device__ inline weighted<4> combine_copies(const struct attend_call &c, mma_scratch<HD, QUERY_TILES> *scratch,
-                                                    const float *from, int d, int parts)
-{
-    constexpr int WIDTH = HD + AFTER_SUMS,
-                  AHEAD = (int)sizeof(scratch->ring) / (2 * BATCH * THREADS * (int)sizeof(float4)); // batches
-    float4 *const ring = (float4 *)scratch->ring + threadIdx.x, *const end = ring + AHEAD * BATCH * 2 * THREADS;
-    float4 *to = ring, *at = ring;
-    const float *sums = from + d, *softmax = from + HD;
-    int next = 0;
-    const auto copy_batch = [&]() {
-        UNROLL_BY(1)
-        for (const int after = min(next + BATCH, parts); next < after; next++) {
-            copy_async(to, sums);
-            copy_async(to + THREADS, softmax);
-            to += 2 * THREADS, sums += WIDTH, softmax += WIDTH;
-        }
-        to = to == end ? ring : to;
-        commit_copies();
-    };
-    UNROLL_BY(1)
-    for (int i = 0; i < AHEAD; i++)
-        copy_batch();
-    return combine_parts<4>(c.units, parts, [&](weighted<4>(&part)[BATCH]) {
-        wait_for_copies<AHEAD - 1>();
-        UNROLL
-        for (int j = 0; j < BATCH; j++, at += 2 * THREADS) {
-            const float4 x = at[0], s = at[THREADS];
-            part[j] = { { s.x, s.y }, { x.x, x.y, x.z, x.w } };
-        }
-        at = at == end ? ring : at;
-        copy_batch();
-    });
-}
-
-template <int HD, int QUERY_TILES>
-static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct attend_call c)
+template <typename F> static __global__ void __launch_bounds__(F::THREADS, 1) mma_kernel(const struct attend_call c)
 {
     launch_dependents();
-    typedef mma_scratch<HD, QUERY_TILES> scratch_type;
-    constexpr int SLOTS = scratch_type::SLOTS;
-    DYNAMIC_SHARED(scratch_type, scratch);
+    DYNAMIC_SHARED(mma_scratch<F>, scratch);
     __shared__ bool last;
-    const struct share a = share_of(c); // slots, places and prefixes are complete before a graph begins
-    const struct queries q = queries_of<HD, QUERY_TILES>(c, a);
-    int prefix = 0;
-    if (a.rows > 0 && threadIdx.x < STORED_ROWS)
-        find_own(c, a, scratch);
-    if (a.rows > 0 && c.stores)
-        prefix = load_prefix(c, a, scratch);
-    wait_for_previous();
+    const struct share a = share_of(c);
+    const int thread = (int)threadIdx.x, lane = lane_of_warp<F>(), tile = tile_of_warp<F>();
     if (a.rows <= 0)
         return;
-    load_queries(c, a, scratch, q);
+    if (thread < STORED_ROWS)
+        find_own(c, a, scratch);
+    if (thread >= F::THREADS - WARP)
+        find_queries(c, a, scratch, thread - (F::THREADS - WARP));
     __syncthreads();
     const struct range p = range_of(c, a, scratch);
-    if (p.first >= p.end && blockIdx.z > 0)
-        return;
-
-    struct run r = run_from(a, scratch, p, p.first, 0);
-    struct loader l = { r, false, 0, 0, prefix };
-    lane_sums<HD, QUERY_TILES> split = {}, group = {};
-    bool values = false; // what comes next of view r
-    int slot = 0;
-    // Keys, values, keys, .., of which SLOTS - 1 are loaded ahead.
+    part_sums<F> sums = {};
+    struct run r = run_from(a, scratch, p, { p.first, 0 });
     UNROLL_BY(1)
-    for (int ahead = SLOTS - 1; r.unit < p.end;) {
-        if (ahead == 0) {
-            wait_for_copies<SLOTS - 2>();
-            __syncthreads(); // they are here, and the last ones are no longer read
+    for (bool begins = true; begins || r.unit < p.end; begins = false) {
+        const struct view v = plan(c, a, scratch, p, r);
+        UNROLL_BY(1)
+        for (int values = 0; values < 2; values++) {
+            load_unit(c, a, scratch, v, values != 0);
+            commit_copies();
         }
-        load_next(c, a, scratch, p, &l);
-        if (ahead > 0) {
-            if (--ahead == 0 && c.stores && blockIdx.z == 0 && blockIdx.y % c.head_blocks == 0)
-                store_rows<HD>(c, a);
-            continue;
+        if (begins) {
+            wait_for_previous();
+            if (p.first >= p.end && blockIdx.z > 0)
+                return;
+            load_queries(c, a, scratch);
         }
-        const struct view v = view_of(a, scratch, p, r);
-        if (!values) {
-            unit_scores(scratch, v, slot);
-            __syncthreads();
-            unit_weights(scratch, v);
-        } else {
-            add_values(split, a, scratch, p, v, slot, r.unit == p.first || r.unit % SPLIT_UNITS == 0);
-            const int unit = r.unit, from = max(unit / SPLIT_UNITS * SPLIT_UNITS, p.first);
-            r = next_run(a, scratch, p, r);
-            if (r.unit > unit && (r.unit % SPLIT_UNITS == 0 || r.unit == p.end))
-                add_split(group, split, scratch, from * KEYS, from == p.first);
+        load_own(c, a, scratch, p);
+        weights<F> w;
+        wait_for_copies<1>();
+        __syncthreads(); // queries and keys are here
+        const bool computes = has_queries(v, tile);
+        if (computes) {
+            scores x;
+            unit_scores(x, scratch, lane, tile);
+            unit_weights(w, x, scratch, v, lane, tile);
         }
-        values = !values;
-        slot = slot + 1 < SLOTS ? slot + 1 : 0;
+        wait_for_copies<0>();
+        __syncthreads(); // values are here, and keys are no longer read
+        if (computes)
+            add_values(w, a, scratch, p, v, lane, tile);
+        __syncthreads();
+        add_units(sums, scratch, p);
+        r = scratch->run[F::LANES - 1];
+        r = r.unit < p.end ? next_run(a, scratch, p, r) : r;
+        __syncthreads(); // sums and runs are no longer read
     }
-    __syncthreads(); // the ring becomes the result's
-    const int parts = parts_of(c.units, p.longest);
-    write_part(c, scratch, p, q, group, parts <= 1);
+    const int u = thread / PER_QUERY<F>, seen = scratch->seen[u], parts = parts_of(c.units, p.longest);
+    const int64_t query = scratch->query[u];
+    const int row = scratch->row[u], head = u - row * c.block_heads;
+    const bool is = row < a.rows && head < a.heads;
+    if (min(seen, p.end * KEYS) > (p.first + SPLIT_UNITS) * KEYS)
+        combine(sums.group, sums.split, false);
+    else
+        sums.group = sums.split;
     if (parts > 1) {
+        if (seen > p.first * KEYS)
+            write_part<F>(c, query, sums.group);
         if (!is_last(c, parts, &last))
             return;
-    } else
-        __syncthreads();
-    write_rows<4>(c, a, HD, scratch->positions, [&](int u, int64_t query, int d, int n) {
-        constexpr int WIDTH = HD + AFTER_SUMS;
-        if (parts > 1)
-            return combine_copies(c, scratch, c.sums + query * c.parts * WIDTH, d, parts_of(c.units, n));
-        const float *from = (const float *)scratch->ring + u * WIDTH;
-        return weighted<4>{ { 0, from[HD + 1] }, { from[d], from[d + 1], from[d + 2], from[d + 3] } };
-    });
+        sums.group = combine_parts(c, scratch, query, parts_of(c.units, seen), parts);
+    }
+    write_result<F>(c, a.first + row, a.head + head, is, parts_of(c.units, seen) > 0, sums.group);
 }
 
 // ---- launches
 
-bool attention_has_mma(enum type type, int head_dim)
-{
-    return type == BF16 && (head_dim == 64 || head_dim == 80 || head_dim == 96 || head_dim == 128);
-}
-
-template <int HD, int QUERY_TILES> static void launch(struct cuda *c, const struct attend_call &call)
+template <typename F> static void launch(struct cuda *c, const struct attend_call &call)
 {
     static uint64_t allowed;
     const dim3 grid((unsigned)call.row_blocks, (unsigned)(call.kv_heads * call.head_blocks), (unsigned)call.parts);
-    constexpr size_t bytes = sizeof(mma_scratch<HD, QUERY_TILES>);
-    static_assert(bytes <= 98 << 10,
-                  "two blocks at a time on the H200, one on every device from compute capability 8.0 on");
-    cuda_allow_shared(c, (const void *)mma_kernel<HD, QUERY_TILES>, bytes, &allowed);
-    // Outside a graph, kernels that are still running may write the layout, or move rows of the prefix.
-    QUEUE_EARLY_IF(c, c->capturing, (mma_kernel<HD, QUERY_TILES>), grid, THREADS, bytes, call);
+    cuda_allow_shared(c, (const void *)mma_kernel<F>, sizeof(mma_scratch<F>), &allowed);
+    // The layout and the cache's other rows are read before the wait. Outside a graph, kernels that are still running
+    // may write the layout, or move rows of the prefix.
+    QUEUE_EARLY_IF(c, c->capturing && call.stores, mma_kernel<F>, grid, F::THREADS, sizeof(mma_scratch<F>), call);
     cuda_launched(c, "attend");
 }
 
-template <int HD> static void launch_tiles(struct cuda *c, const struct attend_call &call, int query_tiles)
+// A form for at most so many queries.
+struct mma_form {
+    int head_dim, queries;
+    size_t shared;
+    void (*launch)(struct cuda *c, const struct attend_call &call);
+};
+#define FORM(hd, queries, lanes) \
+    { \
+        hd, queries, sizeof(mma_scratch<block_form<hd, queries, lanes>>), launch<block_form<hd, queries, lanes>> \
+    }
+#define FORMS(hd) FORM(hd, FEW, SPLIT_UNITS), FORM(hd, 16, SPLIT_UNITS), FORM(hd, 32, SPLIT_UNITS)
+static const struct mma_form forms[] = {
+    FORMS(64), FORMS(80), FORMS(96), FORM(96, 16, 2), FORMS(128), FORM(128, 16, 2)
+};
+
+static const struct mma_form *form_of(const struct cuda *c, int head_dim, int queries)
 {
-    query_tiles == 2 ? launch<HD, 2>(c, call) : launch<HD, 1>(c, call);
+    for (const struct mma_form &f : forms)
+        if (f.head_dim == head_dim && f.queries >= queries && f.shared <= c->shared)
+            return &f;
+    return NULL;
 }
 
-void attention_mma(struct cuda *c, const struct attend_call &call, int query_tiles)
+int attention_mma_queries(const struct cuda *c, enum type type, int head_dim, int queries)
+{
+    const struct mma_form *f = type == BF16 ? form_of(c, head_dim, queries) : NULL;
+    return f != NULL ? f->queries : 0;
+}
+
+void attention_mma(struct cuda *c, const struct attend_call &call, int queries)
 {
     assert(((uintptr_t)call.keys | (uintptr_t)call.values | call.row_bytes) % 16 == 0);
     assert(((uintptr_t)call.q | (uintptr_t)call.k | (uintptr_t)call.v | (uintptr_t)call.angles) % 8 == 0);
-    if (call.head_dim == 64)
-        launch_tiles<64>(c, call, query_tiles);
-    else if (call.head_dim == 80)
-        launch_tiles<80>(c, call, query_tiles);
-    else if (call.head_dim == 96)
-        launch_tiles<96>(c, call, query_tiles);
-    else
-        launch_tiles<128>(c, call, query_tiles);
+    form_of(c, call.head_dim, queries)->launch(c, call);
 }
 
 } // namespace DEVICE_SPACE

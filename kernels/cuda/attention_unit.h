@@ -1,37 +1,33 @@
-// attention_unit.h - a unit of attention on tensor cores: which positions a block has, unit by unit; their keys and
-// values, copied from the cache through a ring in shared memory, several units ahead; the scores, weights and sums of a
-// unit. Included by attention_mma.cu only.
+// attention_unit.h - attention on tensor cores: the units of a block, each of which a warp computes for a tile of
+// sixteen queries; their keys and values, copied from the cache to shared memory; scores, weights and sums of a unit.
+// Included by attention_mma.cu only.
 //
-// Each tile of sixteen queries, which are the rows of an MMA, has the same number of warps. These share the unit's keys
-// for the scores, and the head's elements for the sums of values. A float is split into three BF16 numbers, each the
-// leading part of the remainder, so the products of queries with keys and of weights with values are exact; only the
-// MMA's sums round.
+// A float is split into three BF16 numbers, each the leading part of the remainder, so the products of queries with
+// keys and of weights with values are exact; only the MMA's sums round. The sums of the three are apart until the end,
+// where they are added, the smallest first.
 #pragma once
 #include "kernels/cuda/attention.h"
 
 namespace DEVICE_SPACE
 {
 
-// ALL: every row of the block, in place of the number of a row.
-constexpr int THREADS = 128, WARPS = THREADS / WARP, ALL = -1, PLANES = 3;
+// ALL: every row of the block, in place of the number of a row. PLANES: numbers of a float. FEW: at most so many
+// queries share a tile with their planes: row 4 p + u of it has plane p of query u.
+constexpr int ALL = -1, PLANES = 3, FEW = 4;
 
-// Shared memory of a block; QUERY_TILES tiles of sixteen queries. Rows are padded by sixteen bytes to an odd multiple
-// of that, so that eight of them lie in different banks.
-template <int HD, int QUERY_TILES> struct mma_scratch {
-    static constexpr int QUERIES = 16 * QUERY_TILES, WIDTH = HD + 8;
-    static constexpr int SLOTS = HD == 64 ? 6 : QUERY_TILES == 1 ? 4 : 3; // the ring's
-    alignas(16) uint16_t q[PLANES][QUERIES][WIDTH];                       // rotated and scaled
-    alignas(16) uint16_t ring[SLOTS][KEYS][WIDTH];                        // keys and values in turn
-    alignas(16) uint16_t weight[QUERIES][PLANES * KEYS + 8]; // (query, plane, key); before: scores, as floats
-    float max[QUERIES], total[QUERIES];
-    int32_t place[KEYS];
-    int positions[QUERIES], dense[QUERIES]; // (rows)
-    int seen[QUERIES];                      // positions of a query's row; 0: there is no such query
-    int own_from, own_count;                // the slot's cache rows that this pass writes: own_from ..
-    int own[STORED_ROWS];                   // (own_count) their rows in the pass
+// A form of the kernel: the size of a head, the most queries of a block, and its lanes. A lane computes a unit, and has
+// a warp for each tile of sixteen queries, which are the rows of an MMA.
+template <int SIZE, int MOST, int UNITS> struct block_form {
+    static constexpr int HD = SIZE, QUERIES = MOST, LANES = UNITS, TILES = MOST <= 16 ? 1 : MOST / 16;
+    static constexpr int LANE = TILES * WARP, THREADS = LANES * LANE; // LANE: threads of a lane
+    static constexpr int WIDTH = HD + 8; // a row in shared memory: an odd multiple of sixteen bytes, so that eight
+                                         // rows lie in different banks
+    static constexpr int PARTS = MOST == FEW ? 1 : PLANES; // MMAs of a product
 };
 
-// ---- the views of a block
+struct run { // one after the other: units, and within a unit rows or ALL
+    int unit, row;
+};
 
 struct range {      // the positions of a block
     int first, end; // units
@@ -40,20 +36,45 @@ struct range {      // the positions of a block
     int gap;        // rows may have different cache rows at the same position, from this one on
 };
 
-struct run { // one after the other: units, and within a unit rows or ALL
-    int unit, row;
+template <typename F> struct mma_scratch {                // shared memory of a block
+    alignas(16) uint16_t q[PLANES][F::QUERIES][F::WIDTH]; // rotated and scaled
+    alignas(16) uint16_t keys[F::LANES][KEYS][F::WIDTH];  // a lane's; then its sums, as floats: a row a query
+    alignas(16) uint16_t values[F::LANES][KEYS][F::WIDTH];
+    float max[F::LANES][F::QUERIES], total[F::LANES][F::QUERIES]; // the weights'
+    int32_t place[F::LANES][KEYS];                                // the unit's positions', if they are one row's
+    struct run run[F::LANES];                                     // what the lanes compute
+    int positions[F::QUERIES], dense[F::QUERIES];                 // (rows)
+    int row[F::QUERIES], query[F::QUERIES]; // a query's row of the block, and its number in the pass
+    int seen[F::QUERIES];                   // positions of a query's row; 0: there is no such query
+    int prefix;                             // the slot's
+    int own_from, own_count;                // the slot's cache rows that this pass writes: own_from ..
+    int own[STORED_ROWS];                   // (own_count) their rows in the pass
+    __device__ float *sums(int lane, int u)
+    {
+        static_assert(F::QUERIES * sizeof(float) <= KEYS * sizeof(uint16_t), "sums take the place of keys");
+        return (float *)keys[lane] + u * F::WIDTH;
+    }
 };
 
-struct view {     // a unit for some queries
-    int from;     // first position
-    int row;      // or ALL
-    int first, m; // queries first .. first + m
-    int count;    // positions that some query attends to
-};
+// The number of a warp's lane, of its tile, and of a thread in its lane.
+template <typename F> static __device__ inline int lane_of_warp(void)
+{
+    return (int)threadIdx.x / F::LANE;
+}
+template <typename F> static __device__ inline int tile_of_warp(void)
+{
+    return (int)threadIdx.x / WARP % F::TILES;
+}
+template <typename F> static __device__ inline int thread_of_lane(void)
+{
+    return (int)threadIdx.x % F::LANE;
+}
 
-template <int HD, int QUERY_TILES>
+// ---- what a block computes
+
+template <typename F>
 static __device__ inline struct range range_of(const struct attend_call &c, const struct share &a,
-                                               const mma_scratch<HD, QUERY_TILES> *scratch)
+                                               const mma_scratch<F> *scratch)
 {
     struct range p = { (int)blockIdx.z * c.units, 0, 0, INT32_MAX, INT32_MAX };
     UNROLL_BY(1)
@@ -67,41 +88,50 @@ static __device__ inline struct range range_of(const struct attend_call &c, cons
     return p;
 }
 
-template <int HD, int QUERY_TILES>
-static __device__ inline bool shares_places(const struct share &a, const mma_scratch<HD, QUERY_TILES> *scratch,
-                                            const struct range &p, int unit)
+// The run of a unit from a row on, or of the next unit.
+template <typename F>
+static __device__ inline struct run run_from(const struct share &a, const mma_scratch<F> *scratch,
+                                             const struct range &p, struct run r)
 {
-    const int from = unit * KEYS, end = from + KEYS;
-    bool shared = true;
+    const int from = r.unit * KEYS, end = from + KEYS;
+    if (end <= p.gap || r.unit >= p.end)
+        return { r.unit, ALL };
+    if (r.row <= 0) {
+        bool shared = true;
+        UNROLL_BY(1)
+        for (int i = 0; i < a.rows; i++)
+            shared = shared && min(scratch->positions[i], end) <= max(scratch->dense[i], from);
+        if (shared)
+            return { r.unit, ALL };
+    }
     UNROLL_BY(1)
-    for (int i = 0; end > p.gap && i < a.rows; i++)
-        shared = shared && min(scratch->positions[i], end) <= max(scratch->dense[i], from);
-    return shared;
+    for (int row = max(r.row, 0); row < a.rows; row++)
+        if (scratch->positions[row] > from)
+            return { r.unit, row };
+    return { r.unit, a.rows };
 }
 
-template <int HD, int QUERY_TILES>
-static __device__ inline struct run run_from(const struct share &a, const mma_scratch<HD, QUERY_TILES> *scratch,
-                                             const struct range &p, int unit, int row)
+template <typename F>
+static __device__ inline struct run next_run(const struct share &a, const mma_scratch<F> *scratch,
+                                             const struct range &p, struct run r)
 {
-    if (row == 0 && (unit >= p.end || shares_places(a, scratch, p, unit)))
-        return { unit, ALL };
-    UNROLL_BY(1)
-    for (; row < a.rows; row++)
-        if (scratch->positions[row] > unit * KEYS)
-            return { unit, row };
-    return { unit, a.rows };
+    if (r.row != ALL) {
+        r = run_from(a, scratch, p, { r.unit, r.row + 1 });
+        if (r.row < a.rows)
+            return r;
+    }
+    return run_from(a, scratch, p, { r.unit + 1, 0 });
 }
 
-template <int HD, int QUERY_TILES>
-static __device__ inline struct run next_run(const struct share &a, const mma_scratch<HD, QUERY_TILES> *scratch,
-                                             const struct range &p, const struct run &r)
-{
-    const struct run next = r.row == ALL ? r : run_from(a, scratch, p, r.unit, r.row + 1);
-    return r.row != ALL && next.row < a.rows ? next : run_from(a, scratch, p, r.unit + 1, 0);
-}
+struct view {     // a unit for some queries
+    int from;     // first position
+    int row;      // or ALL
+    int first, m; // queries first .. first + m
+    int count;    // positions that some query attends to; 0: nothing is left
+};
 
-template <int HD, int QUERY_TILES>
-static __device__ inline struct view view_of(const struct share &a, const mma_scratch<HD, QUERY_TILES> *scratch,
+template <typename F>
+static __device__ inline struct view view_of(const struct share &a, const mma_scratch<F> *scratch,
                                              const struct range &p, const struct run &r)
 {
     struct view v;
@@ -109,7 +139,7 @@ static __device__ inline struct view view_of(const struct share &a, const mma_sc
     v.row = r.row;
     v.first = r.row == ALL ? 0 : r.row * a.heads;
     v.m = r.row == ALL ? a.rows * a.heads : a.heads;
-    v.count = min((r.row == ALL ? p.longest : scratch->positions[r.row]) - v.from, KEYS);
+    v.count = r.unit >= p.end ? 0 : min((r.row == ALL ? p.longest : scratch->positions[r.row]) - v.from, KEYS);
     return v;
 }
 
@@ -140,154 +170,150 @@ static __device__ inline void rotate(struct pairs *p)
     p->high = make_float2(y.x * cosine.x + x.x * sine.x, y.y * cosine.y + x.y * sine.y);
 }
 
-// Numbers d, d + 1 and half + d, half + d + 1 of row i of the pass, as they are in the cache.
-template <int HD>
-static __device__ inline void convert_pairs(const struct attend_call &c, int i, int kv_head, int d, uint32_t key[2],
-                                            uint32_t value[2])
-{
-    const int64_t at = ((int64_t)i * c.kv_heads + kv_head) * HD;
-    const float2 x = *(const float2 *)(c.v + at + d), y = *(const float2 *)(c.v + at + HD / 2 + d);
-    struct pairs p = load_pairs<HD>(c.k + at, c.angles + (int64_t)i * HD, d);
-    rotate(&p);
-    key[0] = bf16_pair(p.low.x, p.low.y), key[1] = bf16_pair(p.high.x, p.high.y);
-    value[0] = bf16_pair(x.x, x.y), value[1] = bf16_pair(y.x, y.y);
-}
-
-// Writes the keys and values of the block's rows to the cache.
-template <int HD> static __device__ inline void store_rows(const struct attend_call &c, const struct share &a)
-{
-    constexpr int PAIRS = HD / 4;
-    UNROLL_BY(1)
-    for (int at = (int)threadIdx.x; at < a.rows * PAIRS; at += THREADS) {
-        const int i = a.first + at / PAIRS, d = at % PAIRS * 2;
-        const int64_t place = c.place[i],
-                      to = place * (int64_t)c.row_bytes + (a.kv_head * HD + d) * (int)sizeof(uint16_t);
-        uint32_t key[2], value[2];
-        if (place < 0)
-            continue;
-        convert_pairs<HD>(c, i, a.kv_head, d, key, value);
-        for (int half = 0; half < 2; half++) {
-            *(uint32_t *)(c.keys + to + half * HD) = key[half];
-            *(uint32_t *)(c.values + to + half * HD) = value[half];
-        }
-    }
-}
-
 // The rows of the pass that belong to the slot of the block: kv_admit places them one after the other. For the first
 // two warps.
-template <int HD, int QUERY_TILES>
-static __device__ inline void find_own(const struct attend_call &c, const struct share &a,
-                                       mma_scratch<HD, QUERY_TILES> *scratch)
+template <typename F>
+static __device__ inline void find_own(const struct attend_call &c, const struct share &a, mma_scratch<F> *scratch)
 {
     const int i = (int)threadIdx.x, lane = i % WARP;
     const int of[2] = { lane < c.n ? c.slot[lane] : -1, lane + WARP < c.n ? c.slot[lane + WARP] : -1 };
-    const int32_t place = i < c.n ? c.place[i] : -1;
+    const int32_t place = i < c.n ? c.place[i] : -1, prefix = i < c.n ? c.prefix[i] : 0;
     const uint32_t low = __ballot_sync(0xFFFFFFFF, of[0] == a.slot), high = __ballot_sync(0xFFFFFFFF, of[1] == a.slot);
     const uint64_t rows = (uint64_t)high << WARP | low, before = rows & (((uint64_t)1 << i) - 1);
     const bool own = c.stores && a.slot >= 0;
     if (own && (rows >> i & 1) != 0)
         scratch->own[__popcll(before)] = i;
     if (own ? (rows >> i & 1) != 0 && before == 0 : i == 0) {
+        scratch->prefix = prefix;
         scratch->own_from = own ? place - a.slot * c.length : 0;
         scratch->own_count = own ? __popcll(rows) : 0;
     }
 }
 
-// Converts the keys and values of a view that this pass makes. They may not be in the cache yet: another block writes
-// them.
-template <int HD, int QUERY_TILES>
-static __device__ inline void load_own(const struct attend_call &c, const struct share &a,
-                                       mma_scratch<HD, QUERY_TILES> *scratch, const struct view &v, int key_slot,
-                                       int value_slot)
+// What is known of the block's queries without the numbers of the pass, by the last warp.
+template <typename F>
+static __device__ inline void find_queries(const struct attend_call &c, const struct share &a, mma_scratch<F> *scratch,
+                                           int u)
 {
-    constexpr int PAIRS = HD / 4;
-    const int own_from = scratch->own_from, own = scratch->own_count;
-    const int from = v.row == ALL ? max(own_from - v.from, 0) : 0;
-    const int end = v.row == ALL ? min(own_from + own - v.from, v.count) : own > 0 ? v.count : 0;
+    if (u >= F::QUERIES)
+        return;
+    const int row = u * c.reciprocal >> 16, head = u - row * c.block_heads; // one row, if a block has fewer heads
+    const bool is = row < a.rows && head < a.heads;
+    const struct counts n = is ? count_positions(c, a.first + row) : counts{ 0, 0 };
+    scratch->row[u] = row;
+    scratch->query[u] = (a.first + row) * c.heads + a.head + head;
+    scratch->seen[u] = n.all;
+    if (is && head == 0)
+        scratch->positions[row] = n.all, scratch->dense[row] = n.dense;
+}
+
+// Finds what the lanes compute next, from the run r on, and the places of a row's positions. Then a barrier.
+template <typename F>
+static __device__ inline struct view plan(const struct attend_call &c, const struct share &a, mma_scratch<F> *scratch,
+                                          const struct range &p, struct run r)
+{
+    const int lane = lane_of_warp<F>(), thread = thread_of_lane<F>();
+    if (p.gap >= p.end * KEYS)
+        r.unit += lane;
+    else
+        UNROLL_BY(1)
+    for (int i = 0; i < lane && r.unit < p.end; i++)
+        r = next_run(a, scratch, p, r);
+    const struct view v = view_of(a, scratch, p, r);
+    if (thread == 0)
+        scratch->run[lane] = r;
+    if (v.row != ALL && v.count > 0)
+        find_places(c, a.first + v.row, v.from, v.count, scratch->place[lane], thread, F::LANE);
+    __syncthreads();
+    return v;
+}
+
+// Starts copies of a view's keys, or its values, from the cache, but those that this pass makes. Values that nobody
+// attends to are 0, since their weights are.
+template <typename F>
+static __device__ inline void load_unit(const struct attend_call &c, const struct share &a, mma_scratch<F> *scratch,
+                                        const struct view &v, bool values)
+{
+    constexpr int VECTORS = F::HD / 8, ROWS = F::LANE / VECTORS; // ROWS at a time
+    const int lane = lane_of_warp<F>(), own_from = scratch->own_from, own = scratch->own_count;
+    const int thread = thread_of_lane<F>(), first = thread / VECTORS, part = thread % VECTORS;
+    const uint8_t *from = (values ? c.values : c.keys) + (size_t)a.slot * (size_t)c.length * c.row_bytes +
+                          (size_t)(a.kv_head * VECTORS + part) * sizeof(uint4);
+    uint16_t(*to)[F::WIDTH] =
+        (uint16_t(*)[F::WIDTH]) & (values ? scratch->values : scratch->keys)[lane][first][8 * part];
+    if (v.count <= 0 || first >= ROWS)
+        return;
+    if (v.row == ALL && v.count == KEYS && (own == 0 || v.from + KEYS <= own_from)) {
+        from += (size_t)(uint32_t)(v.from + first) * (uint32_t)c.row_bytes;
+        UNROLL
+        for (int k = 0; k < KEYS; k += ROWS, from += ROWS * c.row_bytes)
+            if (KEYS % ROWS == 0 || first + k < KEYS)
+                copy_async(to[k], from);
+        return;
+    }
     UNROLL_BY(1)
-    for (int at = from * PAIRS + (int)threadIdx.x; at < end * PAIRS; at += THREADS) {
-        const int k = at / PAIRS, d = at % PAIRS * 2, place = v.row == ALL ? v.from + k : scratch->place[k];
-        if ((unsigned)(place - own_from) >= (unsigned)own)
-            continue;
-        uint32_t key[2], value[2];
-        convert_pairs<HD>(c, scratch->own[place - own_from], a.kv_head, d, key, value);
-        for (int half = 0; half < 2; half++) {
-            *(uint32_t *)&scratch->ring[key_slot][k][half * HD / 2 + d] = key[half];
-            *(uint32_t *)&scratch->ring[value_slot][k][half * HD / 2 + d] = value[half];
+    for (int k = 0; first + k < KEYS; k += ROWS) {
+        const int at = first + k, place = v.row == ALL ? v.from + at : scratch->place[lane][at];
+        if (at >= v.count) {
+            if (values)
+                *(uint4 *)to[k] = make_uint4(0, 0, 0, 0);
+        } else if ((unsigned)(place - own_from) >= (unsigned)own)
+            copy_async(to[k], from + (size_t)(uint32_t)place * (uint32_t)c.row_bytes);
+    }
+}
+
+// Converts the keys and values of all lanes that this pass makes, which other blocks convert, too. Those of the block's
+// own rows are written to the cache: each row attends to itself.
+template <typename F>
+static __device__ inline void load_own(const struct attend_call &c, const struct share &a, mma_scratch<F> *scratch,
+                                       const struct range &p)
+{
+    constexpr int HD = F::HD, PAIRS = HD / 4, BATCH = 2 * F::TILES; // loads of a batch take one round trip
+    const int own_from = scratch->own_from, own = scratch->own_count;
+    if (own == 0 || p.end * KEYS <= scratch->prefix)
+        return;
+    UNROLL_BY(1)
+    for (int lane = 0; lane < F::LANES; lane++) {
+        const struct view v = view_of(a, scratch, p, scratch->run[lane]);
+        const int from = v.row == ALL ? max(own_from - v.from, 0) : 0;
+        const int end = (v.row == ALL ? min(own_from + own - v.from, v.count) : v.count) * PAIRS;
+        UNROLL_BY(1)
+        for (int at = from * PAIRS + (int)threadIdx.x; at < end; at += BATCH * F::THREADS) {
+            struct pairs key[BATCH];
+            float2 value[BATCH][2];
+            int place[BATCH]; // among the pass's; own: it is another's
+            UNROLL
+            for (int j = 0; j < BATCH; j++) {
+                const int k = min(at + j * F::THREADS, end - 1) / PAIRS, d = (at + j * F::THREADS) % PAIRS * 2;
+                place[j] =
+                    min((unsigned)((v.row == ALL ? v.from + k : scratch->place[lane][k]) - own_from), (unsigned)own);
+                const int64_t i = scratch->own[min(place[j], own - 1)], x = (i * c.kv_heads + a.kv_head) * HD;
+                key[j] = load_pairs<HD>(c.k + x, c.angles + i * HD, d);
+                value[j][0] = *(const float2 *)(c.v + x + d), value[j][1] = *(const float2 *)(c.v + x + HD / 2 + d);
+            }
+            UNROLL
+            for (int j = 0; j < BATCH; j++) {
+                const int now = at + j * F::THREADS, k = now / PAIRS, d = now % PAIRS * 2;
+                if (now >= end || place[j] >= own)
+                    continue;
+                rotate(&key[j]);
+                const bool stores = (unsigned)(scratch->own[place[j]] - a.first) < (unsigned)a.rows;
+                const size_t to = ((size_t)a.slot * (size_t)c.length + (size_t)(own_from + place[j])) * c.row_bytes +
+                                  (size_t)(a.kv_head * HD + d) * sizeof(uint16_t);
+                UNROLL
+                for (int half = 0; half < 2; half++) {
+                    const float2 x = half ? key[j].high : key[j].low, y = value[j][half];
+                    const uint32_t keys = bf16_pair(x.x, x.y), values = bf16_pair(y.x, y.y);
+                    *(uint32_t *)&scratch->keys[lane][k][half * HD / 2 + d] = keys;
+                    *(uint32_t *)&scratch->values[lane][k][half * HD / 2 + d] = values;
+                    if (stores) {
+                        *(uint32_t *)(c.keys + to + half * HD) = keys;
+                        *(uint32_t *)(c.values + to + half * HD) = values;
+                    }
+                }
+            }
         }
     }
-}
-
-// Starts copies of the keys and values of the block's first units, as far as they lie in the prefix: what writes them
-// has ended when the pass's graph begins. Returns the prefix.
-template <int HD, int QUERY_TILES>
-static __device__ inline int load_prefix(const struct attend_call &c, const struct share &a,
-                                         mma_scratch<HD, QUERY_TILES> *scratch)
-{
-    constexpr int VECTORS = HD / 8;
-    const int first = (int)blockIdx.z * c.units, prefix = a.slot >= 0 ? c.prefix[a.first] : 0;
-    UNROLL_BY(1)
-    for (int i = 0; i < mma_scratch<HD, QUERY_TILES>::SLOTS - 1 && i / 2 < c.units; i++) {
-        const int from = (first + i / 2) * KEYS, count = min(prefix - from, KEYS);
-        const uint8_t *cache = (i % 2 != 0 ? c.values : c.keys) +
-                               ((size_t)a.slot * (size_t)c.length + (size_t)from) * c.row_bytes +
-                               (size_t)a.kv_head * HD * sizeof(uint16_t);
-        UNROLL_BY(4)
-        for (int at = (int)threadIdx.x; at < count * VECTORS; at += THREADS)
-            copy_async(&scratch->ring[i][at / VECTORS][at % VECTORS * 8],
-                       cache + (uint64_t)(uint32_t)(at / VECTORS) * (uint32_t)c.row_bytes + at % VECTORS * 16);
-    }
-    return prefix;
-}
-
-// Starts copies of a view's keys, or its values, but the first `copied`, from the cache to a slot of the ring. Keys
-// first, then, to the next slot, values.
-template <int HD, int QUERY_TILES>
-static __device__ inline void load_unit(const struct attend_call &c, const struct share &a,
-                                        mma_scratch<HD, QUERY_TILES> *scratch, const struct view &v, bool values,
-                                        int slot, int copied)
-{
-    constexpr int VECTORS = HD / 8, SLOTS = mma_scratch<HD, QUERY_TILES>::SLOTS;
-    const int thread = (int)threadIdx.x, own_from = scratch->own_from, own = scratch->own_count;
-    const uint8_t *cache = (values ? c.values : c.keys) + (size_t)a.slot * (size_t)c.length * c.row_bytes +
-                           (size_t)a.kv_head * HD * sizeof(uint16_t);
-    if (v.row != ALL && !values) {
-        __syncthreads(); // until the last view's places are no longer read
-        find_places(c, a.first + v.row, v.from, v.count, scratch->place, thread, THREADS);
-        __syncthreads();
-    }
-    UNROLL_BY(1)
-    for (int at = copied * VECTORS + thread; at < v.count * VECTORS; at += THREADS) {
-        const int k = at / VECTORS, part = at % VECTORS, place = v.row == ALL ? v.from + k : scratch->place[k];
-        if ((unsigned)(place - own_from) >= (unsigned)own)
-            copy_async(&scratch->ring[slot][k][8 * part], cache + (uint64_t)(uint32_t)place * c.row_bytes + 16 * part);
-    }
-    if (values) // both at once: their loads take one round trip
-        load_own(c, a, scratch, v, (slot + SLOTS - 1) % SLOTS, slot);
-}
-
-struct loader { // what is loaded next
-    struct run run;
-    bool values;
-    int slot;
-    int begun, prefix; // how often; positions that load_prefix has seen
-};
-
-template <int HD, int QUERY_TILES>
-static __device__ inline void load_next(const struct attend_call &c, const struct share &a,
-                                        mma_scratch<HD, QUERY_TILES> *scratch, const struct range &p, struct loader *l)
-{
-    if (l->run.unit < p.end) {
-        const struct view v = view_of(a, scratch, p, l->run);
-        const bool early = l->begun < mma_scratch<HD, QUERY_TILES>::SLOTS - 1 && l->begun / 2 == l->run.unit - p.first;
-        load_unit(c, a, scratch, v, l->values, l->slot, early ? max(min(l->prefix - v.from, v.count), 0) : 0);
-        l->begun++;
-        if (l->values)
-            l->run = next_run(a, scratch, p, l->run);
-        l->values = !l->values;
-    }
-    commit_copies();
-    l->slot = l->slot + 1 < mma_scratch<HD, QUERY_TILES>::SLOTS ? l->slot + 1 : 0;
 }
 
 // Returns the leading halves of two floats as a pair of BF16 and replaces the floats by the remainder, which is 0 after
@@ -300,7 +326,26 @@ static __device__ inline uint32_t split_plane(float *x, float *y)
     return a >> 16 | b;
 }
 
-// ---- scores
+// Rotates and scales the block's queries.
+template <typename F>
+static __device__ inline void load_queries(const struct attend_call &c, const struct share &a, mma_scratch<F> *scratch)
+{
+    constexpr int HD = F::HD, PAIRS = HD / 4;
+    UNROLL_BY(2)
+    for (int at = (int)threadIdx.x; at < a.rows * a.heads * PAIRS; at += F::THREADS) {
+        const int u = at / PAIRS, d = at % PAIRS * 2;
+        struct pairs x = load_pairs<HD>(c.q + (int64_t)scratch->query[u] * HD,
+                                        c.angles + (int64_t)(a.first + scratch->row[u]) * HD, d);
+        rotate(&x);
+        for (int half = 0; half < 2; half++) {
+            float one = (half ? x.high.x : x.low.x) * c.scale, two = (half ? x.high.y : x.low.y) * c.scale;
+            for (int plane = 0; plane < PLANES; plane++)
+                *(uint32_t *)&scratch->q[plane][u][half * HD / 2 + d] = split_plane(&one, &two);
+        }
+    }
+}
+
+// ---- a unit, by a warp
 
 // Row `lane` of four matrices of 8 by 8 that are parts of one of 16 by 16: as the operand a of an MMA; and two operands
 // b.
@@ -316,123 +361,114 @@ template <int WIDTH> static __device__ inline const uint16_t *row_of_b(uint16_t 
     return &x[lane % 8 + lane / 16 * 8][column + lane / 8 % 2 * 8];
 }
 
-// The part of a unit that a warp computes: its tile of queries, and which of the WARPS_PER_TILE shares.
-template <int QUERY_TILES> constexpr int WARPS_PER_TILE = WARPS / QUERY_TILES;
-template <int QUERY_TILES> static __device__ inline int tile_of_warp(void)
+// Lane 4 g + t of a warp has queries g and g + 8 of the tile, and of each eight keys 2 t and 2 t + 1.
+static __device__ inline int query_of_lane(int tile, int half)
 {
-    return (int)threadIdx.x / WARP / WARPS_PER_TILE<QUERY_TILES>;
-}
-template <int QUERY_TILES> static __device__ inline int share_of_warp(void)
-{
-    return (int)threadIdx.x / WARP % WARPS_PER_TILE<QUERY_TILES>;
+    return 16 * tile + 8 * half + (int)threadIdx.x % WARP / 4;
 }
 
-// Whether the view has queries of the warp's tile.
-template <int QUERY_TILES> static __device__ inline bool has_queries(const struct view &v)
+// Whether the view has queries of the tile; one of them.
+static __device__ inline bool has_queries(const struct view &v, int tile)
 {
-    const int first = 16 * tile_of_warp<QUERY_TILES>();
-    return first < v.first + v.m && first + 16 > v.first;
+    return v.count > 0 && 16 * tile < v.first + v.m && 16 * tile + 16 > v.first;
 }
 
-// Scores of the tile's queries with the warp's share of the keys, to scratch->weight.
-template <int HD, int QUERY_TILES>
-static __device__ inline void unit_scores(mma_scratch<HD, QUERY_TILES> *scratch, const struct view &v, int slot)
+static __device__ inline bool has_query(const struct view &v, int u)
 {
-    constexpr int SIXTEENS = KEYS / 16 / WARPS_PER_TILE<QUERY_TILES>; // sixteens of keys
-    const int g = (int)threadIdx.x % WARP / 4, t = (int)threadIdx.x % 4;
-    const int first = 16 * tile_of_warp<QUERY_TILES>(), from = 16 * SIXTEENS * share_of_warp<QUERY_TILES>();
-    if (!has_queries<QUERY_TILES>(v))
-        return;
-    float s[PLANES][2 * SIXTEENS][4] = {};
-    UNROLL
-    for (int step = 0; step < HD / 16; step++) {
-        uint32_t key[SIXTEENS][4];
+    return u >= v.first && u < v.first + v.m;
+}
+
+typedef float scores[2][KEYS / 4];                                      // (queries, a lane's keys)
+template <typename F> using weights = uint32_t[F::PARTS][KEYS / 16][4]; // operands a of MMAs
+
+// Number e of a lane below 16, whose query has its first and third part in this lane, its second sixteen lanes on.
+static __device__ inline float sum_of_parts(const float *of, int e)
+{
+    return of[2 + e] + __shfl_xor_sync(0xFFFFFFFF, of[e], 16) + of[e];
+}
+
+template <typename F> static __device__ inline void unit_scores(scores &x, mma_scratch<F> *scratch, int lane, int tile)
+{
+    float s[F::PARTS][KEYS / 8][4] = {};
+    UNROLL_BY(2)
+    for (int step = 0; step < F::HD / 16; step++) {
+        uint32_t key[KEYS / 16][4];
         UNROLL
-        for (int i = 0; i < SIXTEENS; i++)
-            load_matrices(key[i], row_of_b(&scratch->ring[slot][from + 16 * i], 16 * step));
+        for (int i = 0; i < KEYS / 16; i++)
+            load_matrices(key[i], row_of_b(&scratch->keys[lane][16 * i], 16 * step));
         UNROLL
-        for (int plane = 0; plane < PLANES; plane++) {
+        for (int plane = 0; plane < F::PARTS; plane++) {
             uint32_t q[4];
-            load_matrices(q, row_of_a(&scratch->q[plane][first], 16 * step));
+            load_matrices(q, row_of_a(&scratch->q[plane][16 * tile], 16 * step));
             UNROLL
-            for (int i = 0; i < SIXTEENS; i++) {
+            for (int i = 0; i < KEYS / 16; i++) {
                 mma_bf16(s[plane][2 * i], q, key[i][0], key[i][1]);
                 mma_bf16(s[plane][2 * i + 1], q, key[i][2], key[i][3]);
             }
         }
     }
     UNROLL
-    for (int j = 0; j < 2 * SIXTEENS; j++) // the planes are added, the smallest first
+    for (int j = 0; j < KEYS / 8; j++)
         UNROLL
-    for (int half = 0; half < 2; half++) {
-        const int e = 2 * half;
-        float *to = (float *)scratch->weight[first + g + 8 * half] + from + 8 * j + 2 * t;
-        *(float2 *)to =
-            make_float2(s[2][j][e] + s[1][j][e] + s[0][j][e], s[2][j][e + 1] + s[1][j][e + 1] + s[0][j][e + 1]);
-    }
+    for (int e = 0; e < 2; e++)
+        if constexpr (F::QUERIES == FEW)
+            x[0][2 * j + e] = sum_of_parts(s[0][j], e);
+        else
+            UNROLL
+    for (int half = 0; half < 2; half++)
+        x[half][2 * j + e] = s[2][j][2 * half + e] + s[1][j][2 * half + e] + s[0][j][2 * half + e];
 }
 
-// ---- weights
-
-// Replaces scores by the planes of weights. A warp has a quarter of the queries, eight lanes a query, and a lane eight
-// keys.
-template <int HD, int QUERY_TILES>
-static __device__ inline void unit_weights(mma_scratch<HD, QUERY_TILES> *scratch, const struct view &v)
+// Weights of scores; their maximum and total to shared memory.
+template <typename F>
+static __device__ inline void unit_weights(weights<F> &w, scores &x, mma_scratch<F> *scratch, const struct view &v,
+                                           int lane, int tile)
 {
-    const int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP, k = lane % 8 * 8;
-    UNROLL_BY(1)
-    for (int n = 0; n < QUERY_TILES; n++) {
-        const int u = 16 * n + 4 * warp + lane / 8;
-        const int seen = u >= v.first && u < v.first + v.m ? scratch->seen[u] - v.from : 0;
-        const float4 *from = (const float4 *)((const float *)scratch->weight[u] + k);
-        const float4 low = from[0], high = from[1];
-        float x[8] = { low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w };
+    const int t = (int)threadIdx.x % 4;
+    UNROLL
+    for (int half = 0; half < (F::QUERIES == FEW ? 1 : 2); half++) {
+        if (16 * tile + 8 * half >= v.first + v.m) { // nobody uses them
+            UNROLL
+            for (int i = 0; i < KEYS / 4; i++)
+                x[half][i] = 0;
+            continue;
+        }
+        const int u = query_of_lane(tile, half), seen = has_query(v, u) ? scratch->seen[u] - v.from - 2 * t : 0;
         float most = -INFINITY, total = 0;
         UNROLL
-        for (int i = 0; i < 8; i++)
-            if (k + i < seen)
-                most = fmaxf(most, x[i]);
-        UNROLL
-        for (int step = 1; step < 8; step *= 2)
-            most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFF, most, step));
+        for (int i = 0; i < KEYS / 4; i++)
+            if (8 * (i / 2) + i % 2 < seen)
+                most = fmaxf(most, x[half][i]);
+        most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFF, most, 1));
+        most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFF, most, 2));
         most = ceilf(most);
         UNROLL
-        for (int i = 0; i < 8; i++) {
-            x[i] = k + i < seen ? exp2f(x[i] - most) : 0;
-            total += x[i];
+        for (int i = 0; i < KEYS / 4; i++) {
+            x[half][i] = 8 * (i / 2) + i % 2 < seen ? exp2_flushed(x[half][i] - most) : 0;
+            total += x[half][i];
         }
+        total += __shfl_xor_sync(0xFFFFFFFF, total, 1);
+        total += __shfl_xor_sync(0xFFFFFFFF, total, 2);
+        if (t == 0 && has_query(v, u)) // lanes from 16 on have none of FEW
+            scratch->max[lane][u] = most, scratch->total[lane][u] = total;
+    }
+    UNROLL
+    for (int i = 0; i < KEYS / 16; i++)
         UNROLL
-        for (int step = 1; step < 8; step *= 2)
-            total += __shfl_xor_sync(0xFFFFFFFF, total, step);
-        __syncwarp(); // all scores of these queries have been read
-        if (seen <= 0)
-            continue;
-        UNROLL
-        for (int plane = 0; plane < PLANES; plane++) {
-            uint4 part;
-            part.x = split_plane(&x[0], &x[1]);
-            part.y = split_plane(&x[2], &x[3]);
-            part.z = split_plane(&x[4], &x[5]);
-            part.w = split_plane(&x[6], &x[7]);
-            *(uint4 *)&scratch->weight[u][plane * KEYS + k] = part;
-        }
-        if (lane % 8 == 0) {
-            scratch->max[u] = most;
-            scratch->total[u] = total;
+    for (int e = 0; e < 4; e++) {
+        float *pair = &x[e % 2][4 * i + e / 2 * 2];
+        if constexpr (F::QUERIES != FEW)
+            UNROLL
+        for (int plane = 0; plane < PLANES; plane++)
+            w[plane][i][e] = split_plane(&pair[0], &pair[1]);
+        else if (e % 2 == 0)
+        {
+            const uint32_t first = split_plane(&pair[0], &pair[1]), second = split_plane(&pair[0], &pair[1]);
+            const uint32_t other = __shfl_xor_sync(0xFFFFFFFF, second, 16);
+            w[0][i][e] = (int)threadIdx.x % WARP < 16 ? first : other;
+            w[0][i][e + 1] = split_plane(&pair[0], &pair[1]);
         }
     }
-}
-
-// ---- values
-
-// Eights of a head's elements per warp: its share, share + WARPS_PER_TILE, ..
-template <int HD, int QUERY_TILES>
-constexpr int EIGHTS = (HD / 8 + WARPS_PER_TILE<QUERY_TILES> - 1) / WARPS_PER_TILE<QUERY_TILES>;
-
-// The first element of the warp's eight j; HD if it has no more.
-template <int HD, int QUERY_TILES> static __device__ inline int eight_of_warp(int j)
-{
-    return min(8 * (share_of_warp<QUERY_TILES>() + WARPS_PER_TILE<QUERY_TILES> * j), HD);
 }
 
 // The pair of keys `key`, key + 1, without those from `limit` on.
@@ -441,54 +477,56 @@ static __device__ inline uint32_t pair_below(uint32_t pair, int key, int limit)
     return key + 1 < limit ? pair : key < limit ? pair & 0xFFFF : 0;
 }
 
-// sum = weights . values, of the tile's queries and the warp's elements. Values of keys from `limit` on are not used,
-// whatever their weights.
-template <int HD, int QUERY_TILES>
-static __device__ inline void unit_values(float (&sum)[EIGHTS<HD, QUERY_TILES>][4],
-                                          mma_scratch<HD, QUERY_TILES> *scratch, const struct view &v, int limit,
-                                          int slot)
+// Sums of weights . values of the tile's queries in the view, to shared memory. BELOW: values of keys from `limit` on
+// are not used, whatever their weights. Returns whether a sum is not finite.
+template <typename F, bool BELOW>
+static __device__ inline bool unit_sums(const weights<F> &w, mma_scratch<F> *scratch, const struct view &v, int limit,
+                                        int lane, int tile)
 {
-    constexpr int N = EIGHTS<HD, QUERY_TILES>,
-                  AT_ONCE = N < 4 ? N : 4; // sums whose additions take turns: each waits for its last one
-    const int lane = (int)threadIdx.x % WARP, t = lane % 4, first = 16 * tile_of_warp<QUERY_TILES>();
+    const int number = (int)threadIdx.x % WARP, t = number % 4;
+    bool is[2];
+    float zero = 0; // NaN after a number that is not finite
     UNROLL
-    for (int j = 0; j < N; j++)
+    for (int half = 0; half < 2; half++)
+        is[half] = has_query(v, query_of_lane(tile, half)) && scratch->seen[query_of_lane(tile, half)] > v.from;
+    UNROLL_BY(F::QUERIES == FEW ? 4 : 1)
+    for (int d = 0; d < F::HD; d += 16) {
+        float sum[F::PARTS][2][4] = {};
         UNROLL
-    for (int e = 0; e < 4; e++)
-        sum[j][e] = 0;
-    if (!has_queries<QUERY_TILES>(v))
-        return;
-    UNROLL
-    for (int keys = 0; keys < KEYS; keys += 32) {
-        uint32_t weight[2][PLANES][4];
-        UNROLL
-        for (int step = 0; step < 2; step++)
+        for (int keys = 0; keys < KEYS; keys += 32) {
+            uint32_t value[2][4];
             UNROLL
-        for (int plane = 0; plane < PLANES; plane++)
-            load_matrices(weight[step][plane], row_of_a(&scratch->weight[first], plane * KEYS + keys + 16 * step));
-        UNROLL
-        for (int from = 0; from < N; from += AT_ONCE) {
-            uint32_t value[AT_ONCE][4] = {};
+            for (int e = 0; e < 2; e++)
+                load_matrices<true>(value[e], &scratch->values[lane][keys + number][d + 8 * e]);
+            if constexpr (BELOW)
+                UNROLL
+            for (int i = 0; i < 8; i++)
+                value[i / 4][i % 4] = pair_below(value[i / 4][i % 4], keys + i % 4 * 8 + 2 * t, limit);
             UNROLL
-            for (int j = 0; j < AT_ONCE && from + j < N; j++) {
-                const int eight = eight_of_warp<HD, QUERY_TILES>(from + j);
-                if (eight == HD)
-                    continue;
-                load_matrices<true>(value[j], &scratch->ring[slot][keys + lane][eight]);
-                if (limit < KEYS)
-                    UNROLL
-                for (int i = 0; i < 4; i++)
-                    value[j][i] = pair_below(value[j][i], keys + 8 * i + 2 * t, limit);
+            for (int i = 0; i < 2; i++)
+                UNROLL
+            for (int plane = 0; plane < F::PARTS; plane++)
+                UNROLL
+            for (int e = 0; e < 2; e++)
+                mma_bf16(sum[plane][e], w[plane][keys / 16 + i], value[e][2 * i], value[e][2 * i + 1]);
+        }
+        UNROLL
+        for (int half = 0; half < (F::QUERIES == FEW ? 1 : 2); half++)
+            UNROLL
+        for (int e = 0; e < 2; e++) {
+            float one, two;
+            if constexpr (F::QUERIES == FEW)
+                one = sum_of_parts(sum[0][e], 0), two = sum_of_parts(sum[0][e], 1);
+            else {
+                one = sum[2][e][2 * half] + sum[1][e][2 * half] + sum[0][e][2 * half];
+                two = sum[2][e][2 * half + 1] + sum[1][e][2 * half + 1] + sum[0][e][2 * half + 1];
             }
-            UNROLL
-            for (int step = 0; step < 2; step++)
-                UNROLL
-            for (int plane = PLANES - 1; plane >= 0; plane--) // smallest first, to reduce rounding
-                UNROLL
-            for (int j = 0; j < AT_ONCE && from + j < N; j++)
-                mma_bf16(sum[from + j], weight[step][plane], value[j][2 * step], value[j][2 * step + 1]);
+            zero = fmaf(one, 0, fmaf(two, 0, zero));
+            if (is[half])
+                *(float2 *)(scratch->sums(lane, query_of_lane(tile, half)) + d + 8 * e + 2 * t) = make_float2(one, two);
         }
     }
+    return __any_sync(0xFFFFFFFF, zero != 0 && (F::QUERIES != FEW || number < 16)) != 0;
 }
 
 } // namespace DEVICE_SPACE

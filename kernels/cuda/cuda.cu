@@ -157,6 +157,7 @@ static struct cuda *open_device(const char *name, int device, struct error *err)
     // Blocks of these use most of the shared memory of a multiprocessor.
     c->clusters = is_90 && !is_set("SPECLAB_CUDA_NO_CLUSTERS") &&
                   clusters_fitting(CLUSTER, CLUSTER_THREADS, 160 << 10, c->processors) > 0;
+    c->shared = p.sharedMemPerBlockOptin;
     c->bulk = is_90 && !is_set("SPECLAB_CUDA_NO_BULK") && p.sharedMemPerBlockOptin >= RING_SHARED;
     c->ring_clusters =
         c->bulk && c->clusters ? clusters_fitting(RING_CLUSTER, RING_THREADS, RING_SHARED, c->processors) : 0;

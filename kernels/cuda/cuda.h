@@ -70,6 +70,7 @@ struct graphs; // graphs.cu
 struct cuda {
     struct backend backend; // first
     int device, processors; // the device's number, and its streaming multiprocessors
+    size_t shared;          // bytes of shared memory that a block can have
     cudaStream_t stream;
     bool overlaps;     // a kernel may start before the previous one has ended: from compute capability 9.0 on
     bool clusters;     // kernels run in clusters of blocks (device.h)

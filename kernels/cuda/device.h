@@ -161,6 +161,14 @@ __device__ inline void copy_async(void *to, const void *from)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(shared_address(to)), "l"(from) : "memory");
 }
 
+// 2^x with an error of two units in the last place; 0 below 2^-126. PTX ISA, ex2.approx.
+__device__ inline float exp2_flushed(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 // ---- bulk copies from global to shared memory, which complete on a barrier there
 
 // A barrier of threads that arrive, and of the bytes that they expect. PTX ISA: mbarrier, cp.async.bulk. Compute

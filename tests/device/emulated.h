@@ -16,6 +16,7 @@ int64_t emulated_launches(void);                 // kernels and graphs so far: a
 int64_t emulated_uploads(void);                  // copies from the host so far
 int64_t emulated_syncs(void);                    // waits for a stream so far
 void emulated_processors(int n);                 // multiprocessors of devices that are opened from now on
+void emulated_shared_limit(size_t bytes);        // shared memory of a block of these
 int64_t emulated_graphs(void);                   // graphs that exist
 void emulated_cublas_lacks(
     const char *name); // part of the name of the library or of a function that cannot be loaded; NULL: none

@@ -248,28 +248,29 @@ static void queries_and_keys_are_rotated_by_position_and_rows_are_written_to_the
 // A value that is not finite reaches the rows that attend to it, and no others; a key at least no others.
 static void infinities_reach_descendants_only(void **unused)
 {
-    enum { HEADS = 4, HD = 64, Q = HEADS * HD, FROM = 3, LENGTH = 90 };
+    enum { HD = 64, FROM = 3, LENGTH = 90 };
     struct two_slots s;
     make_two_slots(&s, LENGTH);
     struct layout layout = s.layout;
-    layout.n = 16;
     for (int b = 0; b < n_backends; b++)
-        for (int values = 0; values < 2; values++) {
-            float *q = uniforms(16 * Q), *k = uniforms(16 * HD), *v = uniforms(16 * HD), *out = uniforms(16 * Q);
-            float *angles = no_rotation(16, HD);
+        for (int i = 0; i < 4; i++) {
+            const bool values = i % 2 != 0, few = i / 2 != 0;
+            const int n = layout.n = few ? 4 : 16, width = few ? HD : 4 * HD; // of one head, or of four
+            float *q = uniforms(n * width), *k = uniforms(n * HD), *v = uniforms(n * HD), *out = uniforms(n * width);
+            float *angles = no_rotation(n, HD);
             uint8_t *keys = blocks(BF16, 2 * LENGTH, HD), *cache_values = blocks(BF16, 2 * LENGTH, HD);
             for (int d = 0; d < HD; d++)
                 (values ? v : k)[FROM * HD + d] = INFINITY;
-            backends[b]->attend(backends[b], floats(out, 16, Q), floats(q, 16, Q), floats(k, 16, HD), floats(v, 16, HD),
-                                floats(angles, 16, HD), tensor_of(keys, BF16, 2 * LENGTH, HD),
+            backends[b]->attend(backends[b], floats(out, n, width), floats(q, n, width), floats(k, n, HD),
+                                floats(v, n, HD), floats(angles, n, HD), tensor_of(keys, BF16, 2 * LENGTH, HD),
                                 tensor_of(cache_values, BF16, 2 * LENGTH, HD), &layout,
                                 (struct attention){ .head_dim = HD });
-            for (int i = 0; i < 16; i++)
-                for (int d = 0; d < Q; d++)
-                    if ((s.ancestors[2 * i] >> FROM & 1) == 0)
-                        assert_true(isfinite(out[i * Q + d]));
+            for (int row = 0; row < n; row++)
+                for (int d = 0; d < width; d++)
+                    if ((s.ancestors[2 * row] >> FROM & 1) == 0)
+                        assert_true(isfinite(out[row * width + d]));
                     else if (values)
-                        assert_false(isfinite(out[i * Q + d]));
+                        assert_false(isfinite(out[row * width + d]));
             free(q), free(k), free(v), free(out), free(angles), free(keys), free(cache_values);
         }
 }
@@ -363,11 +364,12 @@ static void rows_have_the_same_bits_in_passes_of_every_length(void **unused)
         }
 }
 
-// A GPU of many processors gets blocks of one unit (64 positions), smaller ones blocks of a split (256) or a group (2048).
+// A GPU of many processors gets blocks of a split (256 positions), smaller ones blocks of a group (2048); one with less shared memory
+// blocks of fewer rows, which compute two units at a time.
 static void every_division_among_processors_has_the_same_bits(void **unused)
 {
 #if defined(EMULATED_DEVICE)
-    static const int processors[] = { 5, 15, 1000 }, rows[] = { 1, 6 };
+    static const int processors[] = { 5, 15, 1000, 15 }, shared[] = { 227, 227, 227, 99 }, rows[] = { 1, 6 };
     struct two_slots s;
     make_long(&s, 2110, 2200);
     for (size_t i = 0; i < 2 * sizeof(shapes) / sizeof(shapes[0]); i++)
@@ -381,10 +383,12 @@ static void every_division_among_processors_has_the_same_bits(void **unused)
             const struct bits all = bits_of(one, &layout, heads, type, rows[r], window);
             for (size_t k = 0; k < sizeof(processors) / sizeof(processors[0]); k++) {
                 emulated_processors(processors[k]);
+                emulated_shared_limit((size_t)shared[k] << 10);
                 struct backend *more = backend_host_memory(backend_emulated(0, &err));
                 assert_same_bits(all, bits_of(more, &layout, heads, type, rows[r], window));
                 more->destroy(more);
             }
+            emulated_shared_limit(227 << 10);
             drop_bits(all);
             one->destroy(one);
         }

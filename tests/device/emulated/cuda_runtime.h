@@ -48,8 +48,9 @@ void emulated_fault_next(int launches_from_now);
 int64_t emulated_launches(void);
 int64_t emulated_uploads(void);
 int64_t emulated_syncs(void);
-// Number of multiprocessors that devices have from now on; 4 by default.
+// Number of multiprocessors that devices have from now on; 4 by default. Bytes of shared memory of a block; 227 KB.
 void emulated_processors(int n);
+void emulated_shared_limit(size_t bytes);
 // Number of graphs and executable graphs that are not destroyed.
 int64_t emulated_graphs(void);
 }

@@ -82,10 +82,16 @@ cudaError_t cudaGetLastError(void)
 
 static thread_local int device;
 static int processors = 4;
+static size_t shared_limit = SHARED_MAX;
 
 extern "C" void emulated_processors(int n)
 {
     processors = n;
+}
+
+extern "C" void emulated_shared_limit(size_t bytes)
+{
+    shared_limit = bytes;
 }
 
 int current_device(void)
@@ -121,7 +127,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int of)
     snprintf(p->name, sizeof(p->name), "emulated GPU");
     p->totalGlobalMem = memory_limit();
     p->sharedMemPerBlock = SHARED_DEFAULT;
-    p->sharedMemPerBlockOptin = SHARED_MAX;
+    p->sharedMemPerBlockOptin = shared_limit;
     p->sharedMemPerMultiprocessor = 228 << 10;
     p->reservedSharedMemPerBlock = 1 << 10;
     p->regsPerBlock = p->regsPerMultiprocessor = 1 << 16;

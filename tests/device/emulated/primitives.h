@@ -75,6 +75,11 @@ template <bool TRANSPOSED = false> inline void load_matrices(uint32_t to[4], con
     emulated_load_matrices(to, row, TRANSPOSED);
 }
 
+inline float exp2_flushed(float x)
+{
+    return x < -126 ? 0 : exp2f(x);
+}
+
 inline uint4 load_weights(const uint4 *at)
 {
     return *at;
