@@ -2,8 +2,6 @@
 // second block they complete at once, in the others as late as possible.
 #include "gpu.h"
 
-#include <vector>
-
 inline namespace emulated_gpu
 {
 
@@ -27,12 +25,14 @@ struct bulk_copy {
     int bytes;
     struct emulated_arrival *arrival;
 };
-static std::vector<struct bulk_copy> bulk; // delayed ones
+enum { PENDING_BULK = 8192 };               // of a cluster
+static struct bulk_copy bulk[PENDING_BULK]; // delayed ones: static data, which a kernel may touch
+static int bulk_count;
 
 void copies_init(int64_t block)
 {
-    if (!bulk.empty())
-        die("%zu bulk copies, the first of %d bytes, that no thread has waited for", bulk.size(), bulk[0].bytes);
+    if (bulk_count > 0)
+        die("%d bulk copies, the first of %d bytes, that no thread has waited for", bulk_count, bulk[0].bytes);
     delayed = block % 2 != 0;
     for (int t = 0; t < g.n; t++)
         copies[t].first = copies[t].end = 0;
@@ -101,9 +101,11 @@ void emulated_copy_bulk(void *to, const void *from, int bytes, struct emulated_a
 {
     if (((uintptr_t)to | (uintptr_t)from | (uintptr_t)bytes) % 16 != 0 || bytes <= 0)
         die("a bulk copy of %d bytes from %p to %p: expected multiples of 16", bytes, from, to);
-    if (delayed)
-        bulk.push_back({ to, from, bytes, a });
-    else {
+    if (delayed) {
+        if (bulk_count == PENDING_BULK)
+            die("more than %d pending bulk copies", PENDING_BULK);
+        bulk[bulk_count++] = { to, from, bytes, a };
+    } else {
         memcpy(to, from, (size_t)bytes);
         a->bytes -= bytes;
     }
@@ -113,15 +115,14 @@ void emulated_copy_bulk(void *to, const void *from, int bytes, struct emulated_a
 void emulated_arrival_wait(struct emulated_arrival *a, int phase)
 {
     while (a->phase == phase) {
-        size_t kept = 0;
-        for (const auto &one : std::vector<struct bulk_copy>(a->missing == 0 ? bulk : std::vector<struct bulk_copy>()))
-            if (one.arrival == a) {
-                memcpy(one.to, one.from, (size_t)one.bytes);
-                a->bytes -= one.bytes;
+        int kept = 0;
+        for (int i = 0; i < bulk_count && a->missing == 0; i++)
+            if (bulk[i].arrival == a) {
+                memcpy(bulk[i].to, bulk[i].from, (size_t)bulk[i].bytes);
+                a->bytes -= bulk[i].bytes;
             } else
-                bulk[kept++] = one;
-        if (a->missing == 0)
-            bulk.resize(kept);
+                bulk[kept++] = bulk[i];
+        bulk_count = a->missing == 0 ? kept : bulk_count;
         if (a->missing == 0 && a->bytes == 0)
             look(a);
         else
