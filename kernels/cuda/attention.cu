@@ -383,11 +383,18 @@ static void queue_plain(struct cuda *c, struct attend_call call, const struct re
 // which every processor should have one. The choice does not change the result. Returns the queries of a block.
 static int divide_for_mma(const struct cuda *c, struct attend_call *call, const struct reach &extent)
 {
-    const int all = call->n * call->group, large = attention_mma_queries(c, BF16, call->head_dim, MAX_QUERIES);
-    int queries = attention_mma_queries(c, BF16, call->head_dim, all < 16 ? all : 16);
+    const int of_run = blocks_for(call->n, extent.runs > 0 ? extent.runs : 1) * call->group;
+    const int large = attention_mma_queries(c, BF16, call->head_dim, MAX_QUERIES);
+    int queries = attention_mma_queries(c, BF16, call->head_dim, of_run < 16 ? of_run : 16);
     divide(call, extent.runs, queries);
-    if (all > queries && large > 0 && set_parts(call, extent.splits, SPLIT_UNITS) > c->processors)
-        divide(call, extent.runs, queries = large);
+    const int row_blocks = call->row_blocks;
+    if (of_run > queries && large > 0 && set_parts(call, extent.splits, SPLIT_UNITS) > c->processors) {
+        divide(call, extent.runs, large);
+        if (call->row_blocks < row_blocks)
+            queries = large;
+        else
+            divide(call, extent.runs, queries);
+    }
     if (set_parts(call, extent.splits, GROUP_UNITS) < c->processors)
         set_parts(call, extent.splits, SPLIT_UNITS);
     return queries;

@@ -275,7 +275,7 @@ static __device__ inline void load_own(const struct attend_call &c, const struct
     UNROLL_BY(1)
     for (int lane = 0; lane < F::LANES; lane++) {
         const struct view v = view_of(a, scratch, p, scratch->run[lane]);
-        const int from = v.row == ALL ? max(own_from - v.from, 0) : 0;
+        const int from = max((v.row == ALL ? own_from : scratch->prefix) - v.from, 0);
         const int end = (v.row == ALL ? min(own_from + own - v.from, v.count) : v.count) * PAIRS;
         UNROLL_BY(1)
         for (int at = from * PAIRS + (int)threadIdx.x; at < end; at += BATCH * F::THREADS) {
