@@ -70,9 +70,11 @@ template <int FORM, int SCALING> struct layout_of_stage {
     }
 };
 
-static __host__ __device__ inline int tiles_of_sums(const struct plan &p)
+// Bytes before the ring; columns: tiles of x.
+static __host__ __device__ inline int ring_at(const struct plan &p, int columns)
 {
-    return 2 * (p.spread ? p.groups * SLICES * p.owned : p.most);
+    const int tiles = 2 * (p.spread ? p.groups * SLICES * p.owned : p.most);
+    return (int)sizeof(struct arrivals) + tiles * columns * 4 * (int)sizeof(float[WARP]);
 }
 
 // ---- the walk of a block: groups of pairs, slices of k, stages of units
@@ -223,22 +225,13 @@ template <int FORM, int SCALING> struct producer {
 
 // ---- consumers
 
-// An output, with what is added to its sum: the bias, and its old value; -0 is added to no sum with any effect.
-struct output {
-    float *at; // NULL: there is none
-    float bias, before;
-};
-
 // Output (n, r) of tile v of a pair.
-__device__ inline struct output output_of(const struct work &k, int pair, int v, int n, int r)
+__device__ inline struct output output_of_pair(const struct work &k, int pair, int v, int n, int r)
 {
-    const struct place in = place_of(k, 2 * pair + v);
-    const int64_t m = (int64_t)in.tile * TILE + r;
-    if (in.part == k.count || n >= k.x.n || m >= k.part[in.part].w.rows)
+    const struct place at = place_of(k, 2 * pair + v);
+    if (at.part == k.count)
         return { NULL, 0, 0 };
-    const struct part &p = k.part[in.part];
-    float *const at = p.out + n * p.w.rows + m;
-    return { at, p.bias != NULL ? p.bias[m] : -0.0f, p.add ? *at : -0.0f };
+    return output_of(k, k.part[at.part], n, (int64_t)at.tile * TILE + r);
 }
 
 // Writes outputs `from`, from + step, .. below `count`: n_of(o) and pair_of(o), r = o % TILE, from the sums of all
@@ -261,13 +254,12 @@ __device__ inline void write_outputs(const struct work &k, bool gated, int from,
             const int one = o + i / 2 * step;
             out[i / 2][i % 2] = { NULL, 0, 0 };
             if (one < count)
-                out[i / 2][i % 2] = output_of(k, pair_of(one), i % 2, n_of(one), one % TILE);
+                out[i / 2][i % 2] = output_of_pair(k, pair_of(one), i % 2, n_of(one), one % TILE);
         }
         UNROLL
         for (int i = 0; i < 2 * BATCH; i++) {
-            const struct output &to = out[i / 2][i % 2];
-            if (to.at != NULL)
-                *to.at = to.before + (total_of(o + i / 2 * step, i % 2) + to.bias);
+            if (out[i / 2][i % 2].at != NULL)
+                write_sum(out[i / 2][i % 2], total_of(o + i / 2 * step, i % 2));
         }
     }
 }
@@ -430,8 +422,8 @@ static __global__ void __launch_bounds__(RING_THREADS, 1)
     struct arrivals *const arrivals = (struct arrivals *)shared;
     float(*const sums)[WARP] = (float(*)[WARP])(shared + sizeof(struct arrivals));
     const layout in = { p.chunk, COLUMNS * p.parts };
-    const int tiles = tiles_of_sums(p), bytes = in.tile_at(2 * p.most);
-    uint8_t *const ring = (uint8_t *)(sums + tiles * in.columns * 4);
+    const int bytes = in.tile_at(2 * p.most);
+    uint8_t *const ring = shared + ring_at(p, in.columns);
     const int warp = threadIdx.x / WARP, consumers = p.most * p.parts;
     if (threadIdx.x == 0) {
         for (int i = 0; i < p.stages; i++) {
@@ -472,8 +464,8 @@ static __global__ void __launch_bounds__(RING_THREADS, 1)
 template <int FORM, int SCALING> static void divide_shared(struct plan *p, int columns, int units)
 {
     typedef layout_of_stage<FORM, SCALING> layout;
-    const int capacity = RING_SHARED - (int)sizeof(struct arrivals) - tiles_of_sums(*p) * columns * 512,
-              slice = blocks_for(units, SLICES), few = blocks_for(slice, MIN_STAGES + 1);
+    const int capacity = RING_SHARED - ring_at(*p, columns), slice = blocks_for(units, SLICES),
+              few = blocks_for(slice, MIN_STAGES + 1);
     for (int most = COPY / layout::QUANTS;; most /= 2) {
         p->chunk = blocks_for(slice, blocks_for(slice, most < few ? most : few));
         p->stages = capacity / layout{ p->chunk, columns }.tile_at(2 * p->most);
@@ -507,8 +499,7 @@ template <int FORM, int SCALING, int COLUMNS> static void launch(struct cuda *c,
     p.producers = p.producers < MAX_PRODUCERS ? p.producers : (int)MAX_PRODUCERS;
     p.producers = p.producers < 2 * p.most ? p.producers : 2 * p.most;
     divide_shared<FORM, SCALING>(&p, k.x.tiles, k.part[0].w.units);
-    const size_t shared = sizeof(struct arrivals) + (size_t)tiles_of_sums(p) * k.x.tiles * 512 +
-                          (size_t)p.stages * layout{ p.chunk, k.x.tiles }.tile_at(2 * p.most);
+    const size_t shared = (size_t)(ring_at(p, k.x.tiles) + p.stages * layout{ p.chunk, k.x.tiles }.tile_at(2 * p.most));
     assert(p.stages >= 2 && shared <= RING_SHARED);
     cuda_allow_shared(c, (const void *)ring_kernel<FORM, SCALING, COLUMNS>, RING_SHARED, &allowed);
     const int threads = (p.most * p.parts + p.producers) * WARP;

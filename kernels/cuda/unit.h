@@ -309,11 +309,31 @@ __device__ inline float total_of_slices(const sums_of_slice *sums, int tile, con
     return total;
 }
 
+// An output, with what is added to its sum: the bias, and its old value; -0 where there is none, which changes no sum.
+struct output {
+    float *at; // NULL: there is none
+    float bias, before;
+};
+
+__device__ inline struct output output_of(const struct work &k, const struct part &p, int64_t n, int64_t m)
+{
+    if (n >= k.x.n || m >= p.w.rows)
+        return { NULL, 0, 0 };
+    float *const at = p.out + n * p.w.rows + m;
+    return { at, p.bias != NULL ? p.bias[m] : -0.0f, p.add ? *at : -0.0f };
+}
+
+__device__ inline void write_sum(const struct output &to, float total)
+{
+    *to.at = to.before + (total + to.bias);
+}
+
 // Writes output (n, m) of a part, from the sum of all slices; gated: from those of gate and up.
 __device__ inline void write_total(const struct work &k, const struct part &p, int64_t n, int64_t m, float total)
 {
-    if (n < k.x.n && m < p.w.rows)
-        write_output(p.out + n * p.w.rows + m, total, p.bias != NULL ? p.bias + m : NULL, p.add);
+    const struct output to = output_of(k, p, n, m);
+    if (to.at != NULL)
+        write_sum(to, total);
 }
 
 __device__ inline void write_gated(const struct work &k, int64_t n, int64_t m, float gate, float up)

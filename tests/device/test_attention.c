@@ -255,7 +255,7 @@ static void infinities_reach_descendants_only(void **unused)
     for (int b = 0; b < n_backends; b++)
         for (int i = 0; i < 4; i++) {
             const bool values = i % 2 != 0, few = i / 2 != 0;
-            const int n = layout.n = few ? 4 : 16, width = few ? HD : 4 * HD; // of one head, or of four
+            const int n = layout.n = few ? 4 : 16, width = few ? HD : 4 * HD; // one head, or four
             float *q = uniforms(n * width), *k = uniforms(n * HD), *v = uniforms(n * HD), *out = uniforms(n * width);
             float *angles = no_rotation(n, HD);
             uint8_t *keys = blocks(BF16, 2 * LENGTH, HD), *cache_values = blocks(BF16, 2 * LENGTH, HD);

@@ -25,7 +25,7 @@ struct bulk_copy {
     int bytes;
     struct emulated_arrival *arrival;
 };
-enum { PENDING_BULK = 8192 };               // of a cluster
+enum { PENDING_BULK = 8192 };               // copies of a cluster's blocks at most
 static struct bulk_copy bulk[PENDING_BULK]; // delayed ones: static data, which a kernel may touch
 static int bulk_count;
 
@@ -80,12 +80,7 @@ static void look(struct emulated_arrival *a)
         a->missing = a->count;
         a->phase ^= 1;
     }
-    ready_put_all([=](struct thread *t) {
-        if (t->waits != EMULATED_ARRIVAL)
-            return false;
-        t->waits = EMULATED_NONE;
-        return true;
-    });
+    wake(EMULATED_ARRIVAL);
 }
 
 void emulated_arrive(struct emulated_arrival *a, int bytes)

@@ -108,6 +108,17 @@ template <typename F> inline void ready_put_all(F keep)
         }
 }
 
+// Makes ready who waits in `what`; block: only its threads, -1: all.
+inline void wake(enum emulated_wait what, int block = -1)
+{
+    ready_put_all([=](struct thread *t) {
+        if (t->waits != what || (block >= 0 && t->block != block))
+            return false;
+        t->waits = EMULATED_NONE;
+        return true;
+    });
+}
+
 void threads_begin(void);                                    // runs the ready threads until all have ended
 void thread_wait(struct thread *t, enum emulated_wait what); // runs others until t is made ready
 [[noreturn]] void run_threads(void);                         // main loop of a stack
@@ -130,7 +141,7 @@ struct mma { // operands of a lane
 // d (16, 8) += a (16, 16) b (16, 8), in the order of k, from the fragments of all 32 lanes.
 void warp_mma(struct warp *w);
 
-struct tree { // of a lane
+struct tree { // operands of a lane
     void *number;
     void (*combine)(void *const numbers[WARP]);
 };

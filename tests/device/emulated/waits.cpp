@@ -16,12 +16,7 @@ static struct thread *caller(enum emulated_wait what)
 static void barrier_open(int block)
 {
     g.block[block].at_barrier = 0;
-    ready_put_all([=](struct thread *t) {
-        if (t->waits != EMULATED_BARRIER || t->block != block)
-            return false;
-        t->waits = EMULATED_NONE;
-        return true;
-    });
+    wake(EMULATED_BARRIER, block);
 }
 
 void emulated_barrier(void)
@@ -37,12 +32,7 @@ static void cluster_barrier_open(void)
 {
     g.at_cluster_barrier = 0;
     g.cluster_began = true;
-    ready_put_all([](struct thread *t) {
-        if (t->waits != EMULATED_CLUSTER_BARRIER)
-            return false;
-        t->waits = EMULATED_NONE;
-        return true;
-    });
+    wake(EMULATED_CLUSTER_BARRIER);
 }
 
 void emulated_cluster_barrier(void)
