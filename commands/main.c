@@ -50,55 +50,56 @@ static const struct {
     { "datastore", "features MODEL FILE... --datastore OUT" },
 };
 
-// Words of the Python package; with an option, the word with that option only.
+// Words of the Python package: whole ones, and words of commands with one of the options `with`, or with none of the
+// options `without`. (Modules say the same in lines "# with --html" and "# without --csv".)
 static const struct {
-    const char *name, *option, *summary;
+    const char *name, *with, *without, *summary;
 } tools[] = {
-    { "prune", NULL, "write a smaller model with some of a model's layers" },
-    { "quantize", NULL, "write a model at another precision" },
-    { "inflate", NULL, "write a larger model that computes the same function" },
-    { "convert", NULL, "PyTorch's .pt and .bin files as safetensors" },
-    { "predict", NULL, "predicted speedups beside measured ones, and bounds" },
-    { "model", NULL, "models of the Hugging Face hub into the cache" },
-    { "quality", NULL, "what a lossy rule costs in its texts: perplexity, total variation, tasks solved" },
-    { "check-drafter", NULL, "does a drafter in Python keep its contract? in words" },
-    { "trace", NULL, "a text as it was decoded, step by step" },
-    { "generate", "--trace-html", NULL },
-    { "bench", "--compare", "time passes beside llama.cpp, or another engine: --compare, --peer-command" },
-    { "bench", "--peer-command", NULL },
-    { "bench", "--peer-option", NULL },
-    { "merge", NULL, "put databases of shards or of several machines into one" },
-    { "distill", NULL, "let a model write training text for its drafters" },
-    { "import", NULL, "prompts of published datasets (Spec-Bench, GSM8K, ..) for experiments" },
-    { "report", "--markdown",
-      "tables to paste (--markdown, --latex), files of other projects (--export FORM FOLDER, --golden FILE)" },
-    { "report", "--latex", NULL },
-    { "report", "--by-category", NULL },
-    { "report", "--export", NULL },
-    { "report", "--golden", NULL },
-    { "report", "--html", "one page with all cells and figures: --html, --svg, --pdf" },
-    { "report", "--svg", NULL },
-    { "report", "--pdf", NULL },
-    { "report", "--figure", NULL },
-    { "tune", NULL, "search the settings of drafters for a target and machine" },
-    { "compare", NULL, "results of vLLM, SGLang, llama.cpp, Spec-Bench, papers and speclab in one table" },
-    { "completion", NULL, NULL },
-    { "schema", NULL, NULL },
-    { NULL, NULL, NULL },
+    { "prune", NULL, NULL, "write a smaller model with some of a model's layers" },
+    { "quantize", NULL, NULL, "write a model at another precision" },
+    { "inflate", NULL, NULL, "write a larger model that computes the same function" },
+    { "convert", NULL, NULL, "PyTorch's .pt and .bin files as safetensors" },
+    { "predict", NULL, NULL, "predicted speedups beside measured ones, and bounds" },
+    { "model", NULL, NULL, "models of the Hugging Face hub into the cache" },
+    { "quality", NULL, NULL, "what a lossy rule costs in its texts: perplexity, total variation, tasks solved" },
+    { "check-drafter", NULL, NULL, "does a drafter in Python keep its contract? in words" },
+    { "trace", NULL, NULL, "a text as it was decoded, step by step" },
+    { "generate", "--trace-html", NULL, NULL },
+    { "bench", "--compare --peer-command --peer-option", NULL,
+      "time passes beside llama.cpp, or another engine: --compare, --peer-command" },
+    { "merge", NULL, NULL, "put databases of shards or of several machines into one" },
+    { "distill", NULL, NULL, "let a model write training text for its drafters" },
+    { "import", NULL, NULL, "prompts of published datasets (Spec-Bench, GSM8K, ..) for experiments" },
+    { "report", "--markdown --latex --by-category --export --golden --html --svg --pdf --figure", NULL,
+      "tables to paste (--markdown, --latex), a page with figures (--html), files of other projects (--export FORM)" },
+    { "tune", NULL, NULL, "search the settings of drafters for a target and machine" },
+    { "compare", NULL, NULL, "results of vLLM, SGLang, llama.cpp, Spec-Bench, papers and speclab in one table" },
+    { "completion", NULL, NULL, NULL },
+    { "schema", NULL, NULL, NULL },
+    { NULL, NULL, NULL, NULL },
 };
+
+// Returns the first of these options, a text with blanks between them, that a call has before "--"; NULL: none.
+static const char *option_given(int argc, char **argv, const char *options)
+{
+    for (int k = 2; k < argc && strcmp(argv[k], "--") != 0; k++) {
+        const size_t n = strcspn(argv[k], "=");
+        for (const char *o = options; *o != '\0'; o += strcspn(o, " "), o += strspn(o, " "))
+            if (strcspn(o, " ") == n && strncmp(o, argv[k], n) == 0)
+                return o;
+    }
+    return NULL;
+}
 
 // The tool that the words call; -1: none.
 static int tool_of(int argc, char **argv)
 {
     for (int i = 0; tools[i].name != NULL; i++) {
-        if (strcmp(argv[1], tools[i].name) != 0)
-            continue;
-        if (tools[i].option == NULL)
+        const char *with = tools[i].with, *without = tools[i].without;
+        if (strcmp(argv[1], tools[i].name) == 0 &&
+            ((with == NULL && without == NULL) || (with != NULL && option_given(argc, argv, with) != NULL) ||
+             (without != NULL && option_given(argc, argv, without) == NULL)))
             return i;
-        const size_t n = strlen(tools[i].option);
-        for (int k = 2; k < argc && strcmp(argv[k], "--") != 0; k++)
-            if (strncmp(argv[k], tools[i].option, n) == 0 && (argv[k][n] == '\0' || argv[k][n] == '='))
-                return i;
     }
     return -1;
 }
@@ -156,13 +157,19 @@ static void begin_in_python(const char *file)
     hand_over(words);
 }
 
-static int fail_tool(int i)
+static int fail_tool(int i, int argc, char **argv)
 {
-    const char *option = tools[i].option, *space = option != NULL ? " " : "";
-    option = option != NULL ? option : "";
-    return usage_fail(&(struct usage){ .name = tools[i].name },
-                      "%s%sis part of the Python package: ./run %s%s%s, or speclab %s%s%s after pip install ./python",
-                      option, space, tools[i].name, space, option, tools[i].name, space, option);
+    const char *name = tools[i].name, *without = tools[i].without;
+    const char *found = tools[i].with != NULL ? option_given(argc, argv, tools[i].with) : NULL;
+    const char *option = found != NULL ? found : "";
+    const int n = (int)strcspn(option, " ");
+    const char *space = n > 0 ? " " : "";
+    const bool is_rest = n == 0 && without != NULL;
+    return usage_fail(
+        &(struct usage){ .name = name },
+        "%.*s%sis part of the Python package%s%s: ./run %s%s%.*s, or speclab %s%s%.*s after pip install ./python", n,
+        option, space, is_rest ? " without " : "", is_rest ? without : "", name, space, n, option, name, space, n,
+        option);
 }
 
 // What is printed has names of files, models and databases in it. The text of a model and binary data stay as they are.
@@ -268,7 +275,8 @@ static void print_tables(void)
 {
     struct json *j = registries_json(NULL), *of_package = json_new_array(), *parts = json_new_array();
     for (int i = 0; tools[i].name != NULL; i++)
-        json_push(of_package, json_object_of(JSON("name", tools[i].name), JSON("option", tools[i].option)));
+        json_push(of_package, json_object_of(JSON("name", tools[i].name), JSON("with", tools[i].with),
+                                             JSON("without", tools[i].without)));
     for (const struct experiment_part *p = experiment_parts; p->keys != NULL; p++)
         json_push(parts, json_object_of(JSON("key", p->key), JSON("required", json_new_bool(p->required)),
                                         JSON("options", options_json(p->keys))));
@@ -324,7 +332,7 @@ int speclab_main(int argc, char **argv)
     const int tool = tool_of(argc, argv);
     if (tool >= 0) {
         hand_over(given);
-        return fail_tool(tool);
+        return fail_tool(tool, argc, argv);
     }
     for (int i = 0; i < COMMANDS; i++)
         if (strcmp(word, commands[i].name) == 0) {

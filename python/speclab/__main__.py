@@ -24,14 +24,22 @@ def names() -> list[str]:
     return sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(words.__path__))
 
 
+def options(word: str, how: str) -> list[str]:
+    """Returns the options of a module's line "# with --html --svg", or "# without --csv --json"; [] if it has none."""
+    found = re.search(f"^# {how} (-.*)$", Path(words.__path__[0], f"{word.replace('-', '_')}.py").read_text(), re.M)
+    return found[1].split() if found else []
+
+
 def is_here(given: list[str]) -> bool:
-    """Returns whether the words call this package. A module's line "# with --html --svg" says that its word is the
-    engine's without one of these options."""
+    """Returns whether the words call this package: a module is its word's whole, or the word with one of the options of
+    its line "# with ..", or with none of those of "# without ..".
+    """
     if not given or given[0] not in names():
         return False
-    options = re.search("^# with (.*)$", Path(words.__path__[0], f"{given[0].replace('-', '_')}.py").read_text(), re.M)
     end = given.index("--") if "--" in given else len(given)
-    return options is None or any(word.split("=")[0] in options[1].split() for word in given[1:end])
+    here = {word.split("=")[0] for word in given[1:end]}
+    some, none = options(given[0], "with"), options(given[0], "without")
+    return not (some or none) or not here.isdisjoint(some) or (bool(none) and here.isdisjoint(none))
 
 
 def has_plugin(given: list[str]) -> bool:

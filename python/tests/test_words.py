@@ -1,5 +1,6 @@
 """What every word shares: options, messages, exit status, output."""
 
+import json
 import os
 import re
 import subprocess
@@ -7,15 +8,15 @@ import sys
 import time
 
 import pytest
-from conftest import ROOT, program, refused
+from conftest import ROOT, engine, program, refused
 
 from speclab import files, strict_json
-from speclab.__main__ import is_here
+from speclab.__main__ import is_here, names, options
 from speclab.command import Fault, Misuse, Options, integer, number
 from speclab.printable import printable
 
 
-def options():
+def toy():
     o = Options("toy", "Operands may stand between options.")
     o.option("--limit", type=integer(1, 9))
     o.option("--share", type=number(0, 1))
@@ -38,12 +39,12 @@ def options():
 ])  # fmt: skip
 def test_wrong_options_say_what_was_expected(words, says):
     with pytest.raises(Misuse) as raised:
-        options().read(words)
+        toy().read(words)
     assert str(raised.value).startswith(says) and "\n" not in str(raised.value)
 
 
 def test_right_options_are_read():
-    got = options().read(["a", "--limit", "3", "--all", "b", "--share=0.5", "--", "--limit", "c"])
+    got = toy().read(["a", "--limit", "3", "--all", "b", "--share=0.5", "--", "--limit", "c"])
     assert (got.limit, got.all, got.files, got.share, got.form) == (3, True, ["a", "b", "--limit", "c"], 0.5, None)
 
 
@@ -133,10 +134,5 @@ def test_the_program_hands_words_of_the_package_to_run(monkeypatch):
 
 def test_the_program_knows_the_words_and_options_of_the_package():
     """commands/main.c names them, where the program meets one; run and `python -m speclab` read the modules."""
-    table = re.search(r"\} tools\[\] = \{(.*?)\n\};", (ROOT / "commands/main.c").read_text(), re.S)[1]
-    listed = {(word, option or None) for word, option in re.findall(r'\{ "([\w-]+)", (?:NULL|"(--[\w-]+)")', table)}
-    here = set()
-    for path in (ROOT / "python/speclab/words").glob("[a-z]*.py"):
-        options = re.search("^# with (.*)$", path.read_text(), re.M)
-        here |= {(path.stem.replace("_", "-"), option) for option in (options[1].split() if options else [None])}
-    assert listed == here
+    listed = {t["name"]: ((t["with"] or "").split(), (t["without"] or "").split()) for t in json.loads(engine("--tables"))["tools"]}
+    assert listed == {word: (options(word, "with"), options(word, "without")) for word in names()}

@@ -4,7 +4,7 @@ in the rounds of the engine's.
 The engine measures, and prints its table. The peers' times are stored in the database with its own, whose view
 bench_pass has the ratios. The file needs the standard library alone.
 """
-# with --compare --peer-option --peer-command
+# with --compare --peer-command --peer-option
 
 import contextlib
 import ctypes

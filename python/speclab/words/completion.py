@@ -40,11 +40,12 @@ def script(tables: dict[str, Any], shell: str) -> str:
     """tables: what `speclab --tables` prints."""
     common, *of_shell = re.split("^# ---- .*\n\n", (Path(speclab.__file__).parent / "templates" / "completion.sh").read_text(), flags=re.M)
     commands, tools = {w["name"]: w["flags"] for w in tables["words"]}, tables["tools"]
-    words = ["--help", "--version", *commands, *(t["name"] for t in tools if t["option"] is None)]
+    words = ["--help", "--version", *commands, *(t["name"] for t in tools if t["name"] not in commands)]
     flags, values = {}, {"*:--plugin": "echo @"}
     for name, own in commands.items():
-        here = [t["option"] for t in tools if t["name"] == name]
-        flags[name] = lines(["--help", "--plugin", *(f"--{f['name']}" for f in own), *here])
+        tool = next((t for t in tools if t["name"] == name), {"with": None, "without": None})
+        if tool["without"] is None:  # else --help is the package's, and names all options
+            flags[name] = lines(["--help", "--plugin", *(f"--{f['name']}" for f in own), *(tool["with"] or "").split()])
         values |= {f"{name}:--{f['name']}": value(f) for f in own if f["argument"] is not None}
     other = """    *) "$_speclab_program" "$1" --help 2>/dev/null | grep -oE -e '--[a-z][a-z-]+' | sort -u ;;\n"""
     kinds = {"drafter": tables["drafters"], "rule": tables["rules"], "stage": tables["stages"]}
