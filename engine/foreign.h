@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FOREIGN_VERSION = 2 };
+enum { FOREIGN_VERSION = 3 };
 
 struct foreign_report { // the report of the last call
     int64_t own_ns;     // the plugin's own time, without the way to it and back
@@ -55,7 +55,8 @@ struct foreign_advance { // core/draft.h: struct advance
     int32_t slot, n;
     const int32_t *token;    // (n)
     const int32_t *node;     // (n) NULL: a prompt
-    const float *features;   // (n, layers * width) in the host's memory; NULL: no layers were asked for
+    const float *features;   // (n, layers * width) NULL: no layers were asked for
+    int32_t device;          // CUDA's number of the device that has the features; -1: they are in the host's memory
     const int32_t *sequence; // (length)
     int32_t length;
 };
@@ -68,6 +69,7 @@ struct foreign_drafter { // it and all that it points to stay for the rest of th
     const int32_t *layer;                // (layers) as in struct taps
     uint32_t kinds;                      // enum takes, of `propose`; with `rows` the options of trees say it
     int32_t memory;                      // enum draft_memory
+    int32_t on_device; // features stay where the target has them; what advance queues there is waited for
     struct foreign_report *report;
     // Returns a number above 0 that the other functions get, and in *nodes the maximum nodes of a draft, the root
     // included (not with `rows`).

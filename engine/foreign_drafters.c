@@ -328,7 +328,7 @@ static bool foreign_propose_rows(struct drafter *d, struct request *r, int n, st
 
 // ---- texts
 
-// Hidden states in the host's memory.
+// Returns hidden states in the host's memory.
 static const float *features_of(struct foreign *f, const struct advance *a, size_t *used, struct error *err)
 {
     struct backend *b = f->drafter.env->target_backend;
@@ -344,21 +344,28 @@ static const float *features_of(struct foreign *f, const struct advance *a, size
 static bool foreign_advance(struct drafter *d, const struct advance *a, int n, struct error *err)
 {
     struct foreign *f = (struct foreign *)d;
+    struct backend *b = d->env->target_backend;
+    const bool lends = f->of->layers > 0 && f->of->on_device != 0 && b->sync_all != NULL;
+    const int device = lends ? b->sync_all(b, err) : -1;
+    if (lends && device < 0)
+        return false;
     size_t need = 0, used = 0;
-    for (int i = 0; i < n && f->of->layers > 0; i++)
+    for (int i = 0; i < n && f->of->layers > 0 && !lends; i++)
         need += (size_t)a[i].features.rows * (size_t)a[i].features.width;
     array_reserve(f->features, f->capacity, need);
     for (int i = 0; i < n; i++) {
-        const float *features = f->of->layers > 0 ? features_of(f, &a[i], &used, err) : NULL;
+        const float *features = lends               ? a[i].features.data
+                                : f->of->layers > 0 ? features_of(f, &a[i], &used, err)
+                                                    : NULL;
         if (features == NULL && f->of->layers > 0)
             return false;
-        f->advance[i] =
-            (struct foreign_advance){ a[i].slot, a[i].n, a[i].token, a[i].node, features, a[i].sequence, a[i].length };
+        f->advance[i] = (struct foreign_advance){ a[i].slot, a[i].n, a[i].token,    a[i].node,
+                                                  features,  device, a[i].sequence, a[i].length };
     }
     const int64_t untimed = d->untimed_ns, began = begin_call(f);
     const bool ok = called(f, f->of->advance(f->handle, f->advance, n), began, "advance", err);
     d->untimed_ns = untimed; // that of propose
-    return ok;
+    return ok && (!lends || b->sync_all(b, err) >= 0);
 }
 
 static void foreign_forget(struct drafter *d, int slot)

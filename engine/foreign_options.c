@@ -60,7 +60,9 @@ static bool make_option(struct option *to, int number, const struct foreign_opti
 {
     struct error err;
     if (!is_option_name(o->name))
-        return foreign_refuse(r, "option \"%s\": expected a name of lower-case letters, digits and _",
+        return foreign_refuse(r,
+                              "option \"%s\": expected a name of lower-case letters, digits and _, and not "
+                              "any, from, to, zip or kind",
                               o->name != NULL ? o->name : "");
     if (o->type < FOREIGN_INT || o->type > FOREIGN_CHOICE)
         return foreign_refuse(r, "option %s: expected a type from 0 to %d, found %d", o->name, FOREIGN_CHOICE,

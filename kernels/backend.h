@@ -133,6 +133,10 @@ struct backend {
     void *(*host)(struct backend *b, void *data); // returns the host's address of the memory; NULL: it must be
                                                   // downloaded
     bool (*sync)(struct backend *b, struct error *err);
+    // Waits for all work on the device, that of other libraries of this process included, and returns CUDA's number of
+    // the device. Code of others may read and write the device's memory between two calls. Returns -1 and sets err on
+    // failure. NULL: the memory is the host's.
+    int (*sync_all)(struct backend *b, struct error *err);
     void (*destroy)(struct backend *b);
     const char *(*describe)(struct backend *b); // returns "avx512, 2 threads", which is stored with the results;
                                                 // borrowed

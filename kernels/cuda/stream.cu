@@ -176,6 +176,15 @@ static bool cuda_sync(struct backend *b, struct error *err)
     return false;
 }
 
+// Others may also have made another device the thread's.
+static int cuda_sync_all(struct backend *b, struct error *err)
+{
+    struct cuda *c = (struct cuda *)b;
+    cuda_note(c, cudaSetDevice(c->device), "choosing the device");
+    cuda_note(c, cudaDeviceSynchronize(), "waiting for the device");
+    return cuda_sync(b, err) ? c->device : -1;
+}
+
 static void cuda_stamp(struct backend *b, int number)
 {
     struct cuda *c = (struct cuda *)b;
@@ -244,6 +253,7 @@ void stream_operations(struct backend *b)
     b->download = cuda_download;
     b->host = cuda_host;
     b->sync = cuda_sync;
+    b->sync_all = cuda_sync_all;
     b->stamp = cuda_stamp;
     b->between = cuda_between;
     b->memory = cuda_memory;

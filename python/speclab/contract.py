@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from speclab import plugins
+from speclab import dlpack, plugins
 from speclab.plugins import Wrong
 
 LENGTH, PROMPT = 24, 12  # tokens of a text; those of them that are its prompt, whatever the advances were
@@ -106,13 +106,14 @@ class Driven:
             setattr(self.drafter, key, getattr(setting, key))
         self.drafter.__init__()
 
-    def states(self, text: np.ndarray, first: int) -> np.ndarray | None:
+    def states(self, text: np.ndarray, first: int) -> np.ndarray | dlpack.Lent | None:
         """The states that predicted text[first:]: each a function of the text before."""
         if not len(self.kind.layers):
             return None
         rows = [np.random.default_rng(zlib.crc32(text[:i].tobytes())).normal(size=(len(self.kind.layers), self.setting.width))
                 for i in range(first, len(text))]  # fmt: skip
-        return np.array(rows, np.float32)
+        self.lent = np.array(rows, np.float32)
+        return dlpack.Lent(self.lent.ctypes.data, self.lent.shape, -1) if self.kind.on_device else self.lent
 
     def advance(self, slot: int, text: np.ndarray, new: int, nodes: np.ndarray | None = None) -> None:
         first = len(text) - new

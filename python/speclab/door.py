@@ -8,6 +8,7 @@ import contextlib
 import ctypes as c
 import importlib.util
 import inspect
+import math
 import os
 import signal
 import sys
@@ -20,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from speclab import files, plugins
+from speclab import dlpack, files, plugins
 from speclab.command import Fault
 
-VERSION, WHY = 2, 1000
+VERSION, WHY = 3, 1000
 _now = time.perf_counter_ns
 
 
@@ -53,7 +54,7 @@ class Path_(c.Structure):
 
 
 class Advance(c.Structure):
-    _fields_ = [("slot", c.c_int32), ("n", c.c_int32), ("token", c.c_void_p), ("node", c.c_void_p), ("features", c.c_void_p),
+    _fields_ = [("slot", c.c_int32), ("n", c.c_int32), ("token", c.c_void_p), ("node", c.c_void_p), ("features", c.c_void_p), ("device", c.c_int32),
                 ("sequence", c.c_void_p), ("length", c.c_int32)]  # fmt: skip
 
 
@@ -75,7 +76,7 @@ _LOAD = c.CFUNCTYPE(c.c_bool, c.c_char_p, c.POINTER(c.c_char), c.c_size_t)
 class ForeignDrafter(c.Structure):
     _fields_ = [("version", c.c_int32), ("options", c.c_int32), ("layers", c.c_int32), ("name", c.c_char_p), ("summary", c.c_char_p),
                 ("option", c.POINTER(Option)), ("layer", c.POINTER(c.c_int32)), ("kinds", c.c_uint32), ("memory", c.c_int32),
-                ("report", c.POINTER(Report)), ("create", _CREATE), ("propose", _PROPOSE),
+                ("on_device", c.c_int32), ("report", c.POINTER(Report)), ("create", _CREATE), ("propose", _PROPOSE),
                 ("rows", _ROWS), ("advance", _ADVANCE), ("forget", _FORGET), ("destroy", _DESTROY)]  # fmt: skip
 
 
@@ -258,7 +259,7 @@ class DrafterEntry(Entry):
         self.struct = ForeignDrafter(
             version=VERSION, options=len(self.read), layers=len(layers), name=plugins.name(kind).encode(), summary=plugins.summary(kind).encode(),
             option=table, layer=layer, kinds=plugins.kinds(kind.makes, kind), memory=plugins.MEMORY[kind.remembers],
-            report=c.pointer(self.report), create=self.guarded(_CREATE, self.create),
+            on_device=int(bool(kind.on_device)), report=c.pointer(self.report), create=self.guarded(_CREATE, self.create),
             destroy=self.guarded(_DESTROY, self.destroy))  # fmt: skip
         if drafts == "propose":
             self.struct.propose = self.guarded(_PROPOSE, self.propose)
@@ -327,8 +328,9 @@ class DrafterEntry(Entry):
         for i in range(n):
             a = advance[i]
             states = None
+            shape = (a.n, self.layers, self.width)
             if self.layers:
-                states = view(a.features, a.n * self.layers * self.width, c.c_float).reshape(a.n, self.layers, self.width)
+                states = dlpack.Lent(a.features, shape, a.device) if d.on_device else view(a.features, math.prod(shape), c.c_float).reshape(shape)
             nodes = view(a.node, a.n, c.c_int32) if a.node else None
             what = plugins.Advance(a.slot, view(a.token, a.n, c.c_int32), nodes, states, view(a.sequence, a.length, c.c_int32))
             began = _now()

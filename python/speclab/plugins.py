@@ -86,7 +86,9 @@ class Advance(NamedTuple):
     slot: int
     tokens: np.ndarray  # (n,)
     nodes: np.ndarray | None  # (n,) tokens[i] follows this node of the draft; None: a prompt
-    states: np.ndarray | None  # (n, layers, width) hidden states that predicted the tokens; None: no layers
+    # (n, layers, width) hidden states that predicted the tokens: an array, or with on_device for from_dlpack; None: no
+    # layers
+    states: Any
     text: np.ndarray  # the whole text, these tokens included
 
 
@@ -103,6 +105,7 @@ class Drafter:
     name: ClassVar[str] = ""  # default: the class's, as small_model of SmallModel
     layers: ClassVar[Sequence[int]] = ()  # hidden states that `advance` gets: the stream entering a layer, or FINAL
     makes: ClassVar[Sequence[str]] = ("deterministic",)  # kinds of KINDS that `propose` makes
+    on_device: ClassVar[bool] = False  # states stay where the target has them, for torch.from_dlpack
     remembers: ClassVar[str] = "text"  # what drafts depend on besides: "passes" over the same text, "others"
     tokens = 16
 

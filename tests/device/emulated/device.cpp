@@ -173,6 +173,11 @@ extern "C" int64_t emulated_syncs(void)
     return syncs;
 }
 
+cudaError_t cudaDeviceSynchronize(void)
+{
+    return fault_found() ? set_error(cudaErrorIllegalAddress) : finish_call();
+}
+
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
     {
