@@ -31,8 +31,8 @@ struct json *registries_json(const char *only);
 struct json *options_json(const struct option *o);
 
 // Prints cells, memory and estimated time without running anything (dry_run.c). s: for times and stored results; NULL:
-// none.
-bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, struct error *err);
+// none. as_json: one object; its cells have the hashes of their inputs, as table `run` has them.
+bool experiment_dry_run(const struct experiment *e, struct store *s, bool as_json, FILE *out, struct error *err);
 
 // option: "I/N" or "none"; NULL: the shard follows from Slurm's SLURM_ARRAY_TASK_ID, _COUNT, _MIN and _STEP, if they
 // are set (run_command.c).

@@ -5,9 +5,11 @@
 // decoded or written. The time estimate uses earlier runs of the same target in the database; without any, it assumes
 // that the weights are read once a token at ASSUMED_BANDWIDTH, and the output states that.
 #include <stdlib.h>
+#include <string.h>
 
 #include "commands/commands.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/memory.h"
 #include "drafters/drafter.h"
 #include "experiments/cells.h"
@@ -22,6 +24,8 @@
 #include "models/model.h"
 #include "results/query.h"
 #include "results/store.h"
+#include "sampling/sampling.h"
+#include "verifier/rules/rule.h"
 #include "verifier/verifier.h"
 
 enum { MAX_NEEDS = 32 };       // devices
@@ -36,6 +40,7 @@ struct plan {
     FILE *out;
     struct division division;
     struct text cells;   // the table, printed after the summary
+    struct json *json;   // the cells, an array; NULL: text is printed
     int64_t turns;       // number of turns to be decoded
     double ns;           // estimated time of these turns
     bool from_bandwidth; // part of the time is estimated from the bandwidth, not from earlier runs
@@ -109,6 +114,26 @@ static void add_environment(struct plan *p, const struct cell_runner *c)
     free(changed);
 }
 
+// The identity of a cell, and what may vary from run to run because its drafts depend on other texts or clocks.
+static struct json *json_of_cell(const struct plan *p, const struct cell_runner *c, int done, int all, int turns)
+{
+    const struct speclab_decoder *d = c->decoder;
+    const struct identity *id = &c->identity;
+    const bool drafts_vary = drafter_remembers(d->type, d->drafter_options) == DRAFTS_OF_OTHERS,
+               texts_vary =
+                   drafts_vary && !d->rule->drafter_invariant && !(d->rule->exact && sampling_is_greedy(&d->sampling));
+    struct error unused;
+    char *prompts = cell_prompts(&p->opened);
+    struct json *j = json_object_of(
+        JSON("cell", id->hash), JSON("baseline", c->none), JSON("conversations", all), JSON("done", done),
+        JSON("turns", turns), JSON("drafts_vary", drafts_vary), JSON("texts_vary", texts_vary),
+        JSON("target_hash", id->target_hash), JSON("config_hash", id->config_hash),
+        JSON("tokenizer_hash", id->tokenizer_hash), JSON("drafter_hash", id->drafter_hash), JSON("prompts", prompts),
+        JSON("settings", json_parse(id->settings, strlen(id->settings), "settings", &unused)));
+    free(prompts);
+    return j;
+}
+
 static bool add_cell(struct plan *p, const struct cell_runner *c, int done, int all, int turns, struct error *err)
 {
     double ns;
@@ -124,6 +149,8 @@ static bool add_cell(struct plan *p, const struct cell_runner *c, int done, int 
                 p->e->drafter.entry[c->cell.drafter].shown, p->e->rule.entry[c->cell.rule].shown);
     if (turns > 0 && c->run != 0)
         add_environment(p, c);
+    if (p->json != NULL)
+        json_push(p->json, json_of_cell(p, c, done, all, turns));
     return true;
 }
 
@@ -305,11 +332,12 @@ static bool add_target(struct plan *p, int target, struct error *err)
     return ok;
 }
 
-bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, struct error *err)
+bool experiment_dry_run(const struct experiment *e, struct store *s, bool as_json, FILE *out, struct error *err)
 {
     char *summary = NULL;
     size_t bytes;
     struct plan p = { .e = e, .store = s, .out = open_memstream(&summary, &bytes) };
+    p.json = as_json ? json_new_array() : NULL;
     if (p.out == NULL)
         memory_out(0);
     p.division = division_of(e, e->shard.of);
@@ -321,10 +349,15 @@ bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, 
         ok = add_target(&p, target, err);
     print_end(&p);
     fclose(p.out);
-    if (ok) { // nothing is printed of an experiment that cannot be opened
+    if (ok && as_json) {
+        json_print(json_object_of(JSON("experiment", e->name), JSON("turns", p.turns), JSON("estimated_ns", p.ns),
+                                  JSON("cells", json_clone(p.json))),
+                   out);
+    } else if (ok) { // nothing is printed of an experiment that cannot be opened
         fputs(summary, out);
         fputs(p.cells.s, out);
     }
+    json_free(p.json);
     free(summary);
     free(p.cells.s);
     division_free(&p.division);

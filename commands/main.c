@@ -27,7 +27,7 @@ static const struct {
     const char *name, *summary;
     int (*function)(int argc, char **argv);
 } commands[] = {
-    { "run", "run an experiment into a database, or a stored run again (--again)", command_run },
+    { "run", "run an experiment into a database", command_run },
     { "report", "tables of the results in a database", command_report },
     { "replay", "other rules, lengths and trees on recorded drafts, without a model", command_replay },
     { "generate", "decode one prompt with a drafter, streaming the text", command_generate },
@@ -70,6 +70,7 @@ static const struct {
     { "merge", NULL, NULL, "put databases of shards or of several machines into one" },
     { "distill", NULL, NULL, "let a model write training text for its drafters" },
     { "import", NULL, NULL, "prompts of published datasets (Spec-Bench, GSM8K, ..) for experiments" },
+    { "run", "--again", NULL, "a stored run again: does it come out the same? --again" },
     { "report", "--markdown --latex --by-category --export --golden --html --svg --pdf --figure", NULL,
       "tables to paste (--markdown, --latex), a page with figures (--html), files of other projects (--export FORM)" },
     { "tune", NULL, NULL, "search the settings of drafters for a target and machine" },

@@ -38,12 +38,15 @@ static const struct {
 } statistics[] = { { "rate", STATISTIC_RATE, 2 },
                    { "ratio", STATISTIC_RATIO, 2 },
                    { "ratio_of_ratios", STATISTIC_RATIO_OF_RATIOS, 4 },
-                   { "difference", STATISTIC_DIFFERENCE, 4 } };
+                   { "difference", STATISTIC_DIFFERENCE, 4 },
+                   { "change", STATISTIC_CHANGE, 8 } };
 enum { STATISTICS = sizeof(statistics) / sizeof(statistics[0]) };
 
-// Columns: sums of a statistic, the steps of both cells, and integers, the prompt and the unit of each row.
-enum { SUMS = 4, NUMBERS = 6, PROMPT = NUMBERS, UNIT, COLUMNS };
-static const char *const columns[] = { "a", "b", "c", "d", "steps", "other_steps", "prompt", "unit" };
+// Columns: sums of a statistic, the steps of each pair of sums, and integers, the prompt and the unit of each row.
+enum { SUMS = 8, NUMBERS = 12, PROMPT = NUMBERS, UNIT, COLUMNS };
+static const char *const columns[] = { "a",      "b",   "c",     "d",           "e",         "f",
+                                       "g",      "h",   "steps", "other_steps", "old_steps", "old_other_steps",
+                                       "prompt", "unit" };
 
 struct sums {
     size_t n;
@@ -85,7 +88,7 @@ static bool answer(void *out, const struct json *line, struct error *err)
     while (k < STATISTICS && strcmp(statistics[k].name, json_text(of)) != 0)
         k++;
     if (k == STATISTICS)
-        return fail(err, "\"of\": expected rate, ratio, ratio_of_ratios or difference, found %s%s%s",
+        return fail(err, "\"of\": expected rate, ratio, ratio_of_ratios, difference or change, found %s%s%s",
                     json_is_text(of) ? "\"" : "", json_is_text(of) ? json_text(of) : json_described(of),
                     json_is_text(of) ? "\"" : "");
     struct sums s = { 0 };

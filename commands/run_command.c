@@ -11,15 +11,12 @@
 #include "experiments/cells.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
-#include "commands/run_again.h"
 #include "experiments/experiment.h"
 #include "core/interrupt.h"
 #include "core/memory.h"
 #include "core/settings.h"
 #include "results/query.h"
 #include "results/store.h"
-
-enum { OTHERWISE = 3 }; // exit status of --again: changed inputs, other texts, or a speedup outside of the interval
 
 // ---- the shard of a process: by option or, in a job array of Slurm, by its variables
 
@@ -96,13 +93,13 @@ static bool exists(const char *path)
 }
 
 // A dry run creates no database; an existing one is read for the work already done.
-static int dry_run(const struct usage *u, const struct experiment *e, const char *db)
+static int dry_run(const struct usage *u, const struct experiment *e, const char *db, bool as_json)
 {
     struct error err;
     struct store *s = NULL;
     if (exists(db) && (s = store_open(db, &err)) == NULL)
         return command_fail(u, &err);
-    bool ok = experiment_dry_run(e, s, stdout, &err);
+    bool ok = experiment_dry_run(e, s, as_json, stdout, &err);
     store_close(s);
     return ok ? command_done(u) : command_fail(u, &err);
 }
@@ -160,53 +157,34 @@ static int run(const struct usage *u, const struct experiment *e, const char *db
 }
 
 // db NULL: the default.
-static int run_into(const struct usage *u, const struct experiment *e, bool dry, bool quiet, const char *db)
+static int run_into(const struct usage *u, const struct experiment *e, bool dry, bool as_json, bool quiet,
+                    const char *db)
 {
     char *own = e->shard.of > 1 ? xformat("results-%d-of-%d.db", e->shard.index, e->shard.of) : xstrdup("results.db");
     db = db != NULL ? db : own;
-    const int status = dry ? dry_run(u, e, db) : run(u, e, db, quiet);
+    const int status = dry ? dry_run(u, e, db, as_json) : run(u, e, db, quiet);
     free(own);
     return status;
-}
-
-static int again(const struct usage *u, const struct again *a)
-{
-    struct error err;
-    bool same = false;
-    if (a->out != NULL && exists(a->out)) // stored texts would be compared, not decoded
-        return usage_fail(u, "--out %s: the file exists; expected a new one", a->out);
-    if (!run_again(a, &same, &err))
-        return command_fail(u, &err);
-    return stdout_failed() || same ? command_done(u) : OTHERWISE;
 }
 
 static const char about[] =
     "Runs all cells of an experiment and stores every step in the database. Results that the\n"
     "database already has are not run again: after Ctrl-C, a crash or a change to the file,\n"
     "the same command resumes. Progress goes to stderr. Exit status: 130 after Ctrl-C.\n\n"
-    "With --again it runs a stored run again, with `none` beside it, and says whether it comes out the same. First it compares\n"
-    "the hashes of weights, configuration, tokenizer and prompts, and every setting, with the stored ones; what has changed is\n"
-    "listed, and nothing is run. Then texts and steps are compared one by one, acceptance and speedup prompt by prompt: outside\n"
-    "is what neither the stored interval nor the noise of the clocks explains (docs/results.md). Exit status: 0 reproduced;\n"
-    "3 inputs, texts or steps differ, or a number is outside.\n";
+    "--again RUN, which runs a stored run again and says whether it comes out the same, is of the Python\n"
+    "package: `./run run --again 2 --help`.\n";
 
 static const char examples[] = "  speclab run experiments/demo.yaml --dry-run\n"
                                "  speclab run experiments/demo.yaml --db demo.db\n"
                                "  speclab run experiments/demo.yaml --shard 0/4\n"
-                               "  speclab run --again 2 --db demo.db --limit 5\n";
-
-static const struct mode modes[] = {
-    { "again", "db out limit no-probe" },
-    { NULL, "db shard dry-run mix no-probe set quiet log" },
-};
+                               "  ./run run --again 2 --db demo.db --limit 5\n";
 
 int command_run(int argc, char **argv)
 {
-    struct again a = { .db = "results.db" };
     const char *db = NULL, *shard = NULL;
     const char *log = NULL;
     struct flag_texts set = { 0 };
-    bool dry = false, mix = false, quiet = false;
+    bool dry = false, as_json = false, mix = false, no_probe = false, quiet = false;
     const struct flag flags[] = {
         { "db", FLAG_TEXT, &db, "FILE", "database for the results; default: results.db, of a shard\nresults-I-of-N.db",
           0, 0 },
@@ -216,50 +194,40 @@ int command_run(int argc, char **argv)
           0, 0 },
         { "dry-run", FLAG_ON, &dry, NULL,
           "only print the cells, what is done of each, memory,\nand the estimated time and size of the results", 0, 0 },
+        { "json", FLAG_ON, &as_json, NULL,
+          "with --dry-run: one JSON object, whose cells have their\nsettings and the hashes of their inputs", 0, 0 },
         { "mix", FLAG_ON, &mix, NULL,
           "resume runs with texts of another revision or instruction\nset; bits may differ, and both are recorded", 0,
           0 },
-        { "no-probe", FLAG_ON, &a.no_probe, NULL, "do not measure memory and processors before the first text", 0, 0 },
+        { "no-probe", FLAG_ON, &no_probe, NULL, "do not measure memory and processors before the first text", 0, 0 },
         { "set", FLAG_TEXTS, &set, "KEY=VALUE",
           "change the file's settings: limits.new_tokens=64,\ncells.drafter.1.tokens=3 (values are YAML, lists count\nfrom 0); may be given several times",
           0, 0 },
         { "quiet", FLAG_ON, &quiet, NULL, "print errors only", 0, 0 },
         { "log", FLAG_TEXT, &log, "FILE", "append lines of progress with their times (UTC) to FILE", 0, 0 },
-        { "again", FLAG_INT, &a.run, "RUN", "instead of FILE.yaml: run this run of the database again", 1, 1LL << 62 },
-        { "out", FLAG_TEXT, &a.out, "FILE",
-          "with --again: database for the new run; default: one that\nis removed again", 0, 0 },
-        { "limit", FLAG_INT, &a.limit, "N", "with --again: only the first N prompts", 1, MAX_PROMPTS },
         { 0 },
     };
-    const struct usage u = { "run", "FILE.yaml", about, flags, examples, 0, 1 };
+    const struct usage u = { "run", "FILE.yaml", about, flags, examples, 1, 1 };
     char **operand;
     struct error err;
     int n, status = usage_read(&u, argc, argv, &operand, &n);
     if (status != USAGE_OK)
         return status;
-    const int mode = usage_mode(&u, modes);
-    if (mode < 0)
-        return 2;
-    if ((n == 0) != (mode == 0))
-        return n == 0 ? usage_fail(&u, "missing argument: speclab run [OPTION...] FILE.yaml")
-                      : usage_fail(&u, "unexpected argument \"%s\": speclab run --again RUN [OPTION...]", operand[0]);
-    if (mode == 0) {
-        a.db = db != NULL ? db : a.db;
-        return again(&u, &a);
-    }
+    if (as_json && !dry)
+        return usage_fail(&u, "--json requires --dry-run");
     struct shard part;
     struct experiment *e =
         shard_read(shard, &part, &err) ? experiment_load_with(operand[0], set.text, set.n, &err) : NULL;
     if (e == NULL)
         return usage_fail(&u, "%s", err.text);
     e->mix = mix;
-    e->probe = !a.no_probe;
+    e->probe = !no_probe;
     e->shard = part;
     e->log = log != NULL && !dry ? fopen(log, "a") : NULL;
     if (log != NULL && !dry && e->log == NULL)
         status = usage_fail(&u, "--log %s: %s", log, strerror(errno));
     else
-        status = run_into(&u, e, dry, quiet, db);
+        status = run_into(&u, e, dry, as_json, quiet, db);
     if (e->log != NULL)
         fclose(e->log);
     experiment_free(e);

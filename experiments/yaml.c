@@ -379,8 +379,8 @@ struct settings *yaml_parse(const char *text, size_t n, const char *file, struct
 struct settings *yaml_read(const char *path, struct error *err)
 {
     struct text text = { 0 };
-    const bool ok = input_read(path, INPUT_STREAM, MAX_BYTES, &text, err);
-    struct settings *s = ok ? yaml_parse(text.s, text.n, path, err) : NULL;
+    const bool ok = input_read(path, INPUT_STDIN, MAX_BYTES, &text, err);
+    struct settings *s = ok ? yaml_parse(text.s, text.n, input_name(path), err) : NULL;
     free(text.s);
     return s;
 }

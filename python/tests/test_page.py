@@ -301,7 +301,7 @@ def test_bad_input_is_a_sentence(few, tmp_path, words, status, says):
 
 
 @pytest.mark.parametrize("line, says", [
-    ('{"of": "mean", "a": [1]}', '"of": expected rate, ratio, ratio_of_ratios or difference, found "mean"'), ("[1]", "expected a JSON object"),
+    ('{"of": "mean", "a": [1]}', '"of": expected rate, ratio, ratio_of_ratios, difference or change, found "mean"'), ("[1]", "expected a JSON object"),
     ('{"of": "ratio", "a": [1]}', '"b": expected a list of numbers, found nothing'), ("{", ":2:"),
     ('{"of": "ratio", "a": [1], "b": [1, 2]}', '"b": expected 1 numbers'),
     ('{"of": "ratio", "a": ["x"], "b": [1]}', '"a": expected numbers, found a text'),

@@ -104,8 +104,7 @@ static void usage_errors_are_one_sentence_and_status_2(void **state)
         { "inspect %s --score --json", "--score and --json exclude each other" },
         { "inspect %s --score --context 7", "with --score, --context requires --layers" },
         { "inspect %s texts.jsonl", "a file goes with --tokenize, --detokenize or --score" },
-        { "run --again 3 --mix", "--again and --mix exclude each other" },
-        { "run --limit 3 x.yaml", "--limit requires --again" },
+        { "run x.yaml --json", "--json requires --dry-run" },
         { "run", "missing argument" },
         { "features %s a b --out c", "several files go with --datastore" },
         { "features %s a --datastore s --top-k 3", "--datastore and --top-k exclude each other" },
@@ -344,10 +343,8 @@ static void exit_statuses_of_databases_and_experiments(void **state)
         { "report --db %s --against x", db, "no run has this number", 2 },
         { "report --db %s --experiment y", db, "no experiment \"y\" in it (x)", 2 },
         { "replay %s --run 99", db, "there is no run 99 in it", 2 },
-        { "run --again 99 --db %s", db, "there is no run 99 in it", 2 },
         { "replay %s --run 2", db, "has no recorded rows", 1 },
         { "report --db %s", damaged, "damaged.db", 1 },
-        { "run --again 1 --db %s", damaged, "damaged.db", 1 },
         { "replay %s", damaged, "damaged.db", 1 },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -88,7 +88,7 @@ char *dry_run(const char *text, struct store *s)
     char *out = NULL;
     size_t n = 0;
     FILE *to = open_memstream(&out, &n);
-    assert_ok(experiment_dry_run(e, s, to, &err), err);
+    assert_ok(experiment_dry_run(e, s, false, to, &err), err);
     fclose(to);
     experiment_free(e);
     return out;

@@ -221,7 +221,7 @@ static char *plan_of(struct store *s, bool mix)
     size_t n;
     FILE *to = open_memstream(&plan, &n);
     e->mix = mix;
-    assert_true(experiment_dry_run(e, s, to, &err));
+    assert_true(experiment_dry_run(e, s, false, to, &err));
     fclose(to);
     experiment_free(e);
     return plan;
