@@ -65,7 +65,7 @@ static const struct {
     { "check-drafter", NULL, NULL, "does a drafter in Python keep its contract? in words" },
     { "trace", NULL, NULL, "a text as it was decoded, step by step" },
     { "generate", "--trace-html", NULL, NULL },
-    { "bench", "--compare --peer-command --peer-option", NULL,
+    { "bench", "--compare --peer-command --peer-option", "--json",
       "time passes beside llama.cpp, or another engine: --compare, --peer-command" },
     { "merge", NULL, NULL, "put databases of shards or of several machines into one" },
     { "distill", NULL, NULL, "let a model write training text for its drafters" },

@@ -149,17 +149,6 @@ bool bench_overhead(struct bench *b, struct error *err);
 // Announces the models to other engines, which open them (bench.c). No effect without any.
 bool turns_open(struct bench *b, struct error *err);
 
-struct figures { // what one measurement in one placement says
-    struct spread ns;
-    double c, flops, bytes; // time over that of a pass of one row; work a second; NAN: none
-    double experts,
-        expected; // experts of a layer that a pass of a mixture reads: mean over the layers, and as expected
-};
-struct figures bench_figures(const struct bench *b, const struct measurement *m, enum placement p);
-
-// bench_print.c: as text.
-void bench_table(const struct bench *b, FILE *to);
 // bench_json.c: as one JSON object, and in the database.
 void bench_json(const struct bench *b, FILE *to);
 bool bench_store(const struct bench *b, struct store *s, struct error *err);
-extern const char *const bench_kind_names[]; // indexed by enum bench_kind: "pass", "draft_step", "prompt"

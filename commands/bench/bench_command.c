@@ -82,7 +82,8 @@ int command_bench(int argc, char **argv)
         { "no-probe", FLAG_ON, &no_probe, NULL,
           "do not probe memory and compute; all rounds count as one\nplacement (always so on a GPU)", 0, 0 },
         { "db", FLAG_TEXT, &db, "FILE", "also store the results in this database", 0, 0 },
-        { "json", FLAG_ON, &json, NULL, "print one JSON object with all measurements", 0, 0 },
+        { "json", FLAG_ON, &json, NULL,
+          "print one JSON object with all measurements; without it, ./run bench\nprints tables of them", 0, 0 },
         { "turns", FLAG_INT, &turns, "FD",
           "for ./run bench --compare: a socket, on which each measurement is\nannounced, and answered after other engines have taken it",
           3, 1 << 20 },
@@ -120,10 +121,8 @@ int command_bench(int argc, char **argv)
     bool ok = run(&b, &p, db, &err);
     if (!ok)
         status = command_fail(&u, &err);
-    else if (json)
-        bench_json(&b, stdout);
     else
-        bench_table(&b, stdout);
+        bench_json(&b, stdout);
     bench_close(&b);
     return ok ? command_done(&u) : status;
 }

@@ -13,6 +13,27 @@
 #include "models/model.h"
 #include "results/query.h"
 
+static const char *const kind_names[] = { "pass", "draft_step", "prompt" }; // indexed by enum bench_kind
+
+struct figures { // what one measurement in one placement says
+    struct spread ns;
+    double c, flops, bytes; // time over that of a pass of one row; work a second; NAN: none
+};
+
+static struct figures figures_of(const struct bench *b, const struct measurement *m, enum placement p)
+{
+    const struct measurement *one = m->kind != BENCH_PROMPT ? bench_find(b, BENCH_PASS, 1, 1, m->context) : NULL;
+    struct figures f = { bench_ns(b, m, p), NAN, NAN, NAN };
+    f.c = one != NULL ? f.ns.median / bench_ns(b, one, p).median : NAN;
+    if (m->kind == BENCH_PROMPT)
+        f.flops = 1e9 * bench_prompt_flops(b) / f.ns.median;
+    if (m->kind == BENCH_PASS) {
+        f.flops = 1e9 * bench_flops(b, m->slots, m->n, m->context) / f.ns.median;
+        f.bytes = 1e9 * bench_bytes(b, m->slots, m->n, m->context) / f.ns.median;
+    }
+    return f;
+}
+
 static struct json *model_json(const struct speclab_target *t)
 {
     if (t == NULL)
@@ -42,9 +63,9 @@ static struct json *state_json(const struct bench *b, const struct machine_state
 
 static struct json *measurement_json(const struct bench *b, const struct measurement *m)
 {
-    const struct figures f = bench_figures(b, m, PLACED_UNPROBED); // experts have no placement
+    const struct model_config *config = model_config(b->target->model);
     struct json *ns = json_new_array(),
-                *j = json_object_of(JSON("what", bench_kind_names[m->kind]), JSON("slots", m->slots), JSON("n", m->n),
+                *j = json_object_of(JSON("what", kind_names[m->kind]), JSON("slots", m->slots), JSON("n", m->n),
                                     JSON("context", m->context), JSON("ns", ns));
     for (int i = 0; i < b->n_rounds; i++)
         json_push(ns, json_new_number(m->ns[i]));
@@ -52,8 +73,9 @@ static struct json *measurement_json(const struct bench *b, const struct measure
         json_add(j, JSON("flops", bench_flops(b, m->slots, m->n, m->context)),
                  JSON("bytes", bench_bytes(b, m->slots, m->n, m->context)));
     if (m->kind == BENCH_PASS && bench_of_mixture(b))
-        json_add(j, JSON("experts", m->experts), JSON("experts_per_layer", f.experts),
-                 JSON("experts_per_layer_expected", f.expected));
+        json_add(j, JSON("experts", m->experts),
+                 JSON("experts_per_layer", (double)m->experts / config_mixed_layers(config)),
+                 JSON("experts_per_layer_expected", config_experts_expected(config, m->slots * m->n)));
     return j;
 }
 
@@ -75,16 +97,16 @@ static struct json *placement_json(const struct bench *b, enum placement p)
     struct json *medians = json_new_array();
     for (int i = 0; i < b->n_measurements; i++) {
         const struct measurement *m = &b->measurement[i];
-        const struct figures f = bench_figures(b, m, p);
-        json_push(medians,
-                  json_object_of(
-                      JSON("what", bench_kind_names[m->kind]), JSON("slots", m->slots), JSON("n", m->n),
-                      JSON("context", m->context), JSON("ns", spread_json(f.ns)), JSON("c", f.c),
-                      JSON("predicted_ns",
-                           m->kind == BENCH_PASS && m->slots == 1 ? cost_ns(&b->cost[p], m->n, m->context) : NAN),
-                      JSON("flops_per_second", f.flops),
-                      JSON("share_of_peak", bench_peak(b) > 0 ? f.flops / bench_peak(b) : NAN),
-                      JSON("bytes_per_second", f.bytes), JSON("share_of_read", f.bytes / bench_memory(b, p).median)));
+        const struct figures f = figures_of(b, m, p);
+        json_push(medians, json_object_of(JSON("what", kind_names[m->kind]), JSON("slots", m->slots), JSON("n", m->n),
+                                          JSON("context", m->context), JSON("ns", spread_json(f.ns)), JSON("c", f.c),
+                                          JSON("predicted_ns", m->kind == BENCH_PASS && m->slots == 1
+                                                                   ? cost_ns(&b->cost[p], m->n, m->context)
+                                                                   : NAN),
+                                          JSON("flops_per_second", f.flops),
+                                          JSON("share_of_peak", bench_peak(b) > 0 ? f.flops / bench_peak(b) : NAN),
+                                          JSON("bytes_per_second", f.bytes),
+                                          JSON("share_of_read", f.bytes / bench_memory(b, p).median)));
     }
     return json_object_of(JSON("placement", placement_names[p]), JSON("rounds", b->counted[p]),
                           JSON("read_bytes_per_second", spread_json(bench_memory(b, p))), JSON("medians", medians),
@@ -117,8 +139,9 @@ static struct json *json_of(const struct bench *b)
                           JSON("device", devices_name(b->target->devices, b->target->backend)),
                           JSON("machine", b->machine), JSON("revision", program_version()), JSON("started", b->started),
                           JSON("threads", b->plan.threads), JSON("text", b->plan.text), JSON("peaks", peaks),
-                          JSON("none_counts", b->none_counts), JSON("rounds", rounds), JSON("placements", placements),
-                          JSON("measured", measured), JSON("overheads", overheads));
+                          JSON("foreign_limit", MAX_FOREIGN_LOAD), JSON("none_counts", b->none_counts),
+                          JSON("rounds", rounds), JSON("placements", placements), JSON("measured", measured),
+                          JSON("overheads", overheads));
 }
 
 void bench_json(const struct bench *b, FILE *to)

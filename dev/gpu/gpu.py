@@ -377,7 +377,7 @@ def layer(p, rows):
     for n in rows:
         status, text = p.capture(["ncu", "--clock-control", "none", "--cache-control", "none", "--print-units", "base", "--launch-count", 270, "--page", "raw", "--csv",
                      "--metrics", ",".join(METRICS.values()), p.speclab, "bench", "shape:llama-8b,layers=2,type=bf16", "--device", "cuda",
-                     "--activations", "bf16", "--cache", "bf16", "--rows", n, "--contexts", 1024, "--prefill", 0, "--repeats", 3, "--no-probe"])
+                     "--activations", "bf16", "--cache", "bf16", "--rows", n, "--contexts", 1024, "--prefill", 0, "--repeats", 3, "--no-probe", "--json"])
         p.log(text)
         if status not in (0, 6):  # 6: aborted by ncu's library when all is done
             raise Failed(f"ncu: status {status}")

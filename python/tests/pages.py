@@ -26,7 +26,7 @@ def small_run(folder: Path) -> Path:
     engine("run", "pages.yaml", "--no-probe", "--db", "small.db", cwd=folder)
     freeze(folder / "small.db")
     sizes = ["--repeats", 2, "--rows", "1,2,4", "--contexts", "16,64", "--prefill", 0, "--threads", 1]
-    engine("bench", "tiny.gguf", *sizes, "--no-probe", "--db", "small.db", cwd=folder)
+    engine("bench", "tiny.gguf", *sizes, "--no-probe", "--json", "--db", "small.db", cwd=folder)
     return folder / "small.db"
 
 

@@ -1,4 +1,5 @@
-"""Other engines beside bench: what they are asked, in which order, what is stored and printed, what their failures say. No time is asserted."""
+"""bench: its tables, and other engines beside it: what they are asked, in which order, what is stored and printed, what their failures say. No
+time is asserted."""
 
 import json
 import os
@@ -7,13 +8,48 @@ import subprocess
 import time
 
 import pytest
-from conftest import process, refused
+from conftest import ROOT, expect_golden, process, refused
 
-from speclab.words.bench import Peer, Time, Turns
+from speclab.words.bench import Peer, Time, Turns, tables
 
 QUICK = ["--no-probe", "--repeats", "1", "--contexts", "8", "--threads", "1"]
 CLOCK = """while read w r; do echo "$w $r" >>{notes}; case $w in open) echo ready clockwork-{took} 1.0;; slots) echo slots;;
            pass|prompt) echo {took};; esac; done"""
+
+
+def measured():
+    """The benches with fixed numbers of tests/cli/test_bench_report.c."""
+    text, at = (ROOT / "tests/cases/bench.txt").read_text().strip(), 0
+    while at < len(text):
+        j, at = json.JSONDecoder().raw_decode(text, at)
+        yield j
+        at += 1
+
+
+def test_the_tables_of_fixed_numbers_are_the_golden_file():
+    expect_golden("bench_tables.txt", "".join(f"#### {i}\n{tables(j)}" for i, j in enumerate(measured())))
+
+
+def test_what_is_special_about_a_model_is_said():
+    first, mixture = next(measured()), list(measured())[3]
+    first["model"]["inflated_from"] = "small.gguf"
+    assert "\n            marked as inflated from small.gguf; its speed is not that of a real model\n" in tables(first)
+    mixture["text"] = "a.txt"
+    assert "\nexperts     2 of 8 for a row, in 3 layers; the rows are the text a.txt\n" in tables(mixture)
+
+
+def test_bench_alone_prints_tables_and_its_help_has_all_options(speclab, tiny, tmp_path):
+    done = speclab("bench", tiny, *QUICK, "--rows", "1,2", "--prefill", "16", "--db", "x.db")
+    assert done.status == 0 and "\nPasses of n rows after 8 cached tokens" in done.out and "\nPrompt of 16 tokens: " in done.out, done
+    with sqlite3.connect(tmp_path / "x.db") as db:
+        assert db.execute("SELECT count(*) FROM bench_time WHERE peer = 0").fetchone()[0] >= 3
+    text = speclab("bench", "--help").out
+    assert all(
+        f"\n  {option} " in text
+        for option in ("--rows LIST", "--json", "--db FILE", "--compare", "--peer-option KEY=VALUE", "--peer-command COMMAND")
+    )
+    refused(speclab("bench", tiny, "--rows", "0"), '"0"', 2)
+    refused(speclab("bench"), "missing argument", 2)
 
 
 class Noted(Peer):

@@ -107,7 +107,8 @@ def test_a_key_given_twice_among_many_is_found_at_once():
 
 def test_some_words_are_tools_with_some_options_only():
     assert is_here(["bench", "x.gguf", "--peer-command=x"]) and is_here(["bench", "--compare"])
-    assert not any(map(is_here, ([], ["bench", "x.gguf", "--rows", "1"], ["bench", "--", "--compare"])))
+    assert is_here(["bench", "x.gguf", "--rows", "1"]) and is_here(["bench", "--json", "--compare"]) and is_here(["bench", "--", "--json"])
+    assert not any(map(is_here, ([], ["bench", "--json"], ["run", "x.yaml"], ["run", "--", "--again"])))
 
 
 def test_other_words_are_the_engine_s(speclab):

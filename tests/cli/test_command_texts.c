@@ -25,7 +25,7 @@ static const char *const commands[] = {
     "replay --help",
     "generate --help",
     "inspect --help",
-    "bench --help",
+    "bench --json --help",
     "exact --help",
     "features --help",
     "heads --help",

@@ -1,10 +1,11 @@
-"""bench - with other engines: llama.cpp, or any that implements the protocol of peer_llama.py, takes each measurement
-in the rounds of the engine's.
+"""bench - the measurements of the engine (`speclab bench --json`) as tables, and with other engines: llama.cpp, or any
+that implements the protocol of peer_llama.py, takes each measurement in the rounds of the engine's.
 
-The engine measures, and prints its table. The peers' times are stored in the database with its own, whose view
-bench_pass has the ratios. The file needs the standard library alone.
+The peers' times are stored in the database with the engine's, whose view bench_pass has the ratios. The file needs the
+standard library alone.
 """
 # with --compare --peer-command --peer-option
+# without --json
 
 import contextlib
 import ctypes
@@ -16,15 +17,16 @@ import sqlite3
 import subprocess
 import tempfile
 import time
+from argparse import SUPPRESS
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from speclab import database, files
+from speclab import database, engine, files
 from speclab.command import Fault, Misuse, Options, placed
 from speclab.shown import figure
 
-ABOUT = "Times passes beside other engines on the same file; the other options are those of speclab bench."
+Row = dict[str, Any]
 SUBJECT = ("what", "context", "slots", "n")
 SQL = """SELECT placement, what, context, slots, n, peer, rounds, median_ns, low_ns, high_ns, min_ns, max_ns, ratio, ratio_low, ratio_high
          FROM bench_pass WHERE bench = ? ORDER BY placement, what, context, peer, slots, n"""
@@ -157,48 +159,168 @@ class Turns:
         return "0"
 
 
+# ---- tables
+
+
+def _digits(x: float | None) -> str:
+    """Returns a number with three significant digits."""
+    return "-" if x is None else f"{x:.{2 if x < 9.995 else 1 if x < 99.95 else 0}f}"
+
+
+def _spread(s: Row, unit: float) -> str:
+    """Returns "5.00 ms (4.50 to 6.50)" without the unit's name: median and quartiles."""
+    return f"{_digits(s['median'] / unit)} {{}} ({_digits(s['low_quartile'] / unit)} to {_digits(s['high_quartile'] / unit)})"
+
+
+def _head(j: Row) -> str:
+    m, d, rounds, peaks = j["model"], j["draft"], j["rounds"], j["peaks"]
+    out = [f"model       {m['path']}"]
+    if m["inflated_from"] is not None:
+        out.append(f"            marked as inflated from {m['inflated_from']}; its speed is not that of a real model")
+    out.append(f"weights     {m['type']}, a pass {'with all experts ' * (m['expert_layers'] > 0)}reads {m['bytes'] / 1e6:.1f} MB; "
+               f"activations {m['activations']}, cache {m['cache']}")  # fmt: skip
+    if m["expert_layers"] > 0:
+        text = "random tokens" if j["text"] is None else f"the text {j['text']}"
+        out.append(f"experts     {m['experts_used']} of {m['experts']} for a row, in {m['expert_layers']} layers; the rows are {text}")
+    if d is not None:
+        out.append(f"draft       {d['path']} ({d['type']}, activations {d['activations']})")
+    out += [f"device      {j['device']}", f"machine     {j['machine']}", f"revision    {j['revision']}"]
+    if peaks:
+        lines = [", ".join(f"{_digits(p['per_second'] / 1e9)} {p['kind']} ({p['isa']})" for p in peaks[i : i + 3]) for i in range(0, len(peaks), 3)]
+        out.append("compute     " + f",\n{'':12}".join(lines) + " G operations/s")
+    disturbed = sum((r["foreign"] or 0) > j["foreign_limit"] for r in rounds)
+    line = f"rounds      {len(rounds)}, of which {sum(r['counts'] for r in rounds)} count; in {disturbed} other processes used more than "
+    line += f"{100 * j['foreign_limit']:.0f} % of a processor"
+    if any(r["before"] for r in rounds):
+        unstable = sum(r["placement"] == "unstable" for r in rounds)
+        line += f",\n            in {unstable} the probes before and after the round disagree"
+    out += [line, *["            NONE counts: the machine was disturbed in all rounds; all are shown"] * j["none_counts"]]
+    return "\n".join(out) + "\n"
+
+
+def _passes(rows: Sequence[Row], context: int, several: bool, probed: bool) -> str:
+    """The columns of experts are for a mixture: how many of a layer a pass reads, as counted, and as expected if rows
+    choose independently and uniformly."""
+    peak, mixture = any(r["share_of_peak"] is not None for r in rows), "experts" in rows[0]
+    out = [f"\nPasses of n rows{' in each slot' * several} after {context} cached tokens, with the logits of every row (median and quartiles)",
+           f"{'slots ' * several}    n       ms     25 %     75 %    c(n)  GFLOP/s{'  % peak' * peak}     GB/s{'  % read' * probed}"
+           + "  experts expected" * mixture]  # fmt: skip
+    for r in (r for r in rows if r["context"] == context):
+        ns = [_digits(r["ns"][k] / 1e6) for k in ("median", "low_quartile", "high_quartile")]
+        line = f"{r['slots']:5} " * several + f"{r['n']:5} {ns[0]:>8} {ns[1]:>8} {ns[2]:>8} {_digits(r['c']):>7} "
+        line += f"{_digits(r['flops_per_second'] / 1e9):>8}" + (f" {100 * r['share_of_peak']:7.0f}" if peak else "")
+        line += f" {_digits(r['bytes_per_second'] / 1e9):>8}" + (f" {100 * r['share_of_read']:7.0f}" if r["share_of_read"] is not None else "")
+        out.append(line + (f" {_digits(r['experts_per_layer']):>8} {_digits(r['experts_per_layer_expected']):>8}" if mixture else ""))
+    return "\n".join(out) + "\n"
+
+
+def _others(rows: Sequence[Row]) -> str:
+    out = ""
+    for r in rows:
+        ms = _spread(r["ns"], 1e6).format("ms")
+        if r["what"] == "draft_step":
+            out += f"\nDraft step after {r['context']} cached tokens: {ms}, {_digits(r['c'])} of a pass of one row"
+        elif r["what"] == "prompt":
+            out += f"\nPrompt of {r['n']} tokens: {ms}, {_digits(1e9 * r['n'] / r['ns']['median'])} tokens/s, "
+            out += f"{_digits(r['flops_per_second'] / 1e9)} GFLOP/s"
+    return out
+
+
+def _cost(c: Row, mixture: bool) -> str:
+    if c["form"] == "none":
+        return ""
+    h, t, d = c["hinge"], c["table"], c["draft_step"]
+    a, b, s, e, f, u = (f"{h[k] / 1e3:.4g}" for k in "absdeu")
+    out = f"\nCost model: {c['form']}. Hinge: us = {a} + {b} n + {s} max(0, n - {h['n0']:.4g}) + {e} c + {f} n c"
+    out += f"\n    + {u} x, x: the experts that the pass reads, in all layers" * mixture
+    out += f",\n    error at most {100 * h['largest_error']:.1f} %, rms {100 * h['rms_error']:.1f} %; table: at most "
+    out += f"{100 * t['largest_error']:.1f} %, rms {100 * t['rms_error']:.1f} % between its points\n"
+    if d is not None:
+        out += f"    Draft step: us = {d['a'] / 1e3:.4g} + {d['d'] / 1e3:.4g} c, error at most {100 * d['largest_error']:.1f} %\n"
+    return out
+
+
+def tables(j: Row) -> str:
+    """Returns the tables of what `speclab bench --json` has printed: for each placement and context."""
+    out, mixture, probed = [_head(j)], j["model"]["expert_layers"] > 0, any(r["before"] for r in j["rounds"])
+    for p in j["placements"]:
+        rows = [measured | median for measured, median in zip(j["measured"], p["medians"], strict=True)]
+        passes, read = [r for r in rows if r["what"] == "pass"], p["read_bytes_per_second"]
+        gb = [_digits(read[k] / 1e9) if read["rounds"] else "" for k in ("median", "min", "max")]
+        out.append(f"\nPlacement {p['placement']}: {p['rounds']} rounds"
+                   + (f"; memory read at {gb[0]} GB/s ({gb[1]} to {gb[2]})" if read["rounds"] else "") + "\n")  # fmt: skip
+        several = any(r["slots"] > 1 for r in passes)
+        out += [_passes(passes, context, several, probed) for context in sorted({r["context"] for r in passes})]
+        out += [_others(rows), _cost(p["cost"], mixture)]
+    out.append("\n")
+    for o in j["overheads"]:
+        out.append(f"Step of plain decoding ({o['mode']}), outside its pass: {_spread(o['outside_ns'], 1e3).format('us')}, "
+                   f"{100 * o['outside_ns']['median'] / o['step_ns']['median']:.2g} % of the step\n")  # fmt: skip
+    return "".join(out)
+
+
 # ---- the word
 
 
+def _help(o: Options) -> str:
+    """Returns the engine's help, then that of the options here."""
+    own = "".join(f"  {' '.join([a.option_strings[0], a.metavar or '']):<25} {a.help}\n" for a in o._actions if a.help not in (SUPPRESS, None) and a.dest != "help")
+    return engine.call("bench", "--json", "--help") + "\nBeside other engines on the same file, in the same rounds:\n" + own
+
+
 def _options() -> Options:
-    o = Options("bench", ABOUT, "  ./run bench smollm2-135m-instruct --compare        (which sets llama-cpp-python up)\n")
-    o.flag("--compare", help="time llama.cpp on the same file in the same rounds; requires llama-cpp-python for python3 or for $SPECLAB_PYTHON")
-    o.add_argument("--peer-option", action="append", default=[], metavar="KEY=VALUE",
-                   # fmt: skip.
-                   help="for --compare: a number of llama_context_params or llama_model_params, as in flash_attn_type=0; repeatable")
-    o.add_argument("--peer-command", action="append", default=[], metavar="COMMAND",
-                   # fmt: skip.
-                   help="compare with this program, which implements the protocol of peer_llama.py; can be given several times")
-    o.option("--db", metavar="FILE", help="also store the results in this database")
-    o.flag("--json", help="print one JSON object with all measurements")
+    o = Options("bench", "")
+    o.flag("--compare", help="llama.cpp; requires llama-cpp-python for python3 or for $SPECLAB_PYTHON")
+    o.add_argument(
+        "--peer-option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        # fmt: skip.
+        help=f"for --compare: a number of llama_context_params or llama_model_params,\n{'':27} as in flash_attn_type=0; repeatable",
+    )
+    o.add_argument(
+        "--peer-command",
+        action="append",
+        default=[],
+        metavar="COMMAND",
+        # fmt: skip.
+        help=f"a program that implements the protocol of peer_llama.py;\n{'':27} repeatable",
+    )
+    o.option("--db", help=SUPPRESS)
+    o.flag("--json", help=SUPPRESS)
+    o.format_help = lambda: _help(o)
     return o
 
 
-def _measure(words: list[str], turns: Turns, captured: bool) -> tuple[int, bytes]:
-    """Runs the engine, whose measurements the peers take in turns; returns its exit status and, if captured, its
-    stdout. Raises Fault."""
+def _measure(words: list[str], turns: Turns) -> tuple[int, Row]:
+    """Runs the engine, whose measurements the peers take in turns; returns its exit status and what it measured. Raises
+    Fault."""
     ours, theirs = socket.socketpair()
-    engine = subprocess.Popen([files.program(), "bench", *words, "--turns", str(theirs.fileno())], pass_fds=[theirs.fileno()],
-                              stdout=subprocess.PIPE if captured else None, preexec_fn=end_with_parent)  # fmt: skip
-    theirs.close()
-    try:
-        with ours, ours.makefile("rw", encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
-            for line in lines:
-                answer = turns.answer(line.removesuffix("\n"))
-                if answer is not None:
-                    lines.write(answer + "\n")
-                    lines.flush()
-    except ConnectionError:
-        pass  # the engine has failed, and reports why
-    except BaseException:
-        engine.terminate()
-        engine.wait()
-        raise
-    out, _ = engine.communicate()
-    return engine.returncode, out or b""
+    announced = [theirs.fileno()] if turns.peers else []
+    with tempfile.TemporaryFile() as out, ours:  # no pipe, which would be full before the engine's last turn has ended
+        child = subprocess.Popen([files.program(), "bench", *words, "--json", *(f"--turns={fd}" for fd in announced)], pass_fds=announced,
+                                 stdout=out, preexec_fn=end_with_parent)  # fmt: skip
+        theirs.close()
+        try:
+            with ours.makefile("rw", encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
+                for line in lines:
+                    answer = turns.answer(line.removesuffix("\n"))
+                    if answer is not None:
+                        lines.write(answer + "\n")
+                        lines.flush()
+        except ConnectionError:
+            pass  # the engine has failed, and reports why
+        except BaseException:
+            child.terminate()
+            child.wait()
+            raise
+        status = child.wait()
+        out.seek(0)
+        return status, json.loads(out.read()) if status == 0 else {}
 
 
-def _stored(db: str, turns: Turns) -> list[dict[str, Any]]:
+def _stored(db: str, turns: Turns) -> list[Row]:
     """Stores the peers' measurements in the latest bench; returns its rows of the view bench_pass. Raises Fault."""
     with database.faults(db), sqlite3.connect(db, timeout=60) as c:
         (bench,) = c.execute("SELECT max(id) FROM bench").fetchone()
@@ -208,7 +330,7 @@ def _stored(db: str, turns: Turns) -> list[dict[str, Any]]:
         return database.dicts(c, SQL, [bench])
 
 
-def _table(rows: list[dict[str, Any]], names: list[str]) -> str:
+def _table(rows: list[Row], names: list[str]) -> str:
     medians = {(r["placement"], *(r[k] for k in SUBJECT), r["peer"]): r["median_ns"] for r in rows}
     out, several = [f"peer        {name}\n" for name in names], any(r["slots"] > 1 for r in rows)
     heading: tuple = ()
@@ -231,20 +353,30 @@ def _table(rows: list[dict[str, Any]], names: list[str]) -> str:
     return "".join(out)
 
 
-def _with_peers(text: bytes, rows: list[dict[str, Any]], turns: Turns) -> str:
+def _with_peers(j: Row, rows: list[Row], turns: Turns) -> str:
     """Returns the engine's JSON with the peers' names, times, medians and ratios."""
-    j = json.loads(text)
     j["peers"] = [p.name for p in turns.peers]
     for m in j["measured"]:
         m["peers_ns"] = [[t.ns for t in turns.times if t.peer == i + 1 and all(m[k] == getattr(t, k) for k in SUBJECT)]
                          for i in range(len(turns.peers)) if m["what"] != "draft_step"]  # fmt: skip
     for p in j["placements"]:
         for m in p["medians"]:
-            m["peers"] = [{"ns": {"rounds": r["rounds"], "median": r["median_ns"], "low_quartile": r["low_ns"], "high_quartile": r["high_ns"],
-                                  "min": r["min_ns"], "max": r["max_ns"]},
-                           "ratio": {"rounds": r["rounds"], "median": r["ratio"], "low_quartile": r["ratio_low"], "high_quartile": r["ratio_high"]}}
-                          # fmt: skip.
-                          for r in rows if r["peer"] and r["placement"] == p["placement"] and all(m[k] == r[k] for k in SUBJECT)]
+            m["peers"] = [
+                {
+                    "ns": {
+                        "rounds": r["rounds"],
+                        "median": r["median_ns"],
+                        "low_quartile": r["low_ns"],
+                        "high_quartile": r["high_ns"],
+                        "min": r["min_ns"],
+                        "max": r["max_ns"],
+                    },
+                    "ratio": {"rounds": r["rounds"], "median": r["ratio"], "low_quartile": r["ratio_low"], "high_quartile": r["ratio_high"]},
+                }
+                # fmt: skip.
+                for r in rows
+                if r["peer"] and r["placement"] == p["placement"] and all(m[k] == r[k] for k in SUBJECT)
+            ]
     return json.dumps(j)
 
 
@@ -258,12 +390,15 @@ def main(words: list[str]) -> int:
     python, program = os.environ.get("SPECLAB_PYTHON") or "python3", str(Path(__file__).parents[1] / "peer_llama.py")
     commands = [([python, program], python, given.peer_option)] * given.compare + [(["sh", "-c", c], c, ()) for c in given.peer_command]
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ends:
-        db, turns = given.db or f"{folder}/bench.db", Turns(peers := [])
+        db, turns = given.db or (f"{folder}/bench.db" if commands else None), Turns(peers := [])
         for command in commands:
             peers.append(Peer(*command))
             ends.callback(peers[-1].close)
-        status, out = _measure([*rest, "--db", db, *(["--json"] if given.json else [])], turns, given.json)
+        status, measured = _measure([*rest, *(["--db", db] if db else [])], turns)
         if status == 0:
-            rows = _stored(db, turns)
-            print(_with_peers(out, rows, turns) if given.json else "\n" + _table(rows, [p.name for p in peers]), end="\n" if given.json else "")
+            rows = _stored(db, turns) if commands else []
+            if given.json:
+                print(_with_peers(measured, rows, turns))
+            else:
+                print(tables(measured) + ("\n" + _table(rows, [p.name for p in peers]) if peers else ""), end="")
     return status if status >= 0 else 1
