@@ -1,7 +1,6 @@
 // inspect.c - `speclab inspect`: facts about a checkpoint, the cost of a pass, and the speed limit set by memory.
 //
-// All facts are gathered into one JSON object, which --json prints; the text is printed from it, and from the
-// configuration.
+// All facts are gathered into one JSON object. python/speclab/words/inspect.py prints it as text.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,33 +49,46 @@ struct inspect {
     struct error no_model;
 
     struct json *facts;
-    double full_bytes; // bytes in a cache of the full context
-    struct probe probe;
 };
 
 // ---- gathering
 
+static struct json *token_json(const struct inspect *in, int id)
+{
+    size_t n = 0;
+    const char *s = in->tokenizer != NULL ? tokenizer_token(in->tokenizer, id, &n) : NULL;
+    return s != NULL ? json_new_text_n(s, n) : json_new_null();
+}
+
 static void add_shape(struct inspect *in, const char *name)
 {
     const struct model_config *c = &in->config;
+    const bool begins = c->add_bos && c->bos >= 0,
+               scales = c->rope.scaling == ROPE_LINEAR || c->rope.scaling == ROPE_LLAMA3;
+    struct json *end_tokens = json_new_array();
+    for (int i = 0; i < c->n_end; i++)
+        json_push(end_tokens, token_json(in, c->end[i]));
     in->facts = json_object_of(
         JSON("model", model_is_shape(name) ? name : c->path), JSON("format", c->gguf ? "gguf" : "huggingface"),
-        JSON("architecture", c->architecture->name), JSON("layers", c->layers), JSON("width", c->width),
-        JSON("hidden", c->hidden), JSON("heads", c->heads), JSON("kv_heads", c->kv_heads),
+        JSON("architecture", c->architecture->name),
+        JSON("wrapper", c->wrapper != NULL ? c->wrapper->model_type : NULL), JSON("layers", c->layers),
+        JSON("width", c->width), JSON("hidden", c->hidden), JSON("heads", c->heads), JSON("kv_heads", c->kv_heads),
         JSON("head_dim", c->head_dim), JSON("vocab", c->vocab), JSON("context", c->context),
         JSON("window", c->window > 0 ? json_new_int(c->window) : json_new_null()),
         JSON("windowed_layers", layer_set_count(&c->windowed)), JSON("experts", c->experts),
         JSON("experts_used", c->experts_used), JSON("expert_hidden", c->experts > 0 ? c->expert_hidden : 0),
-        JSON("expert_layers", config_mixed_layers(c)), JSON("tied", c->tied), JSON("inflated_from", c->inflated),
-        JSON("quantized_from", c->quantized), JSON("norm_eps", c->norm_eps), JSON("rope_theta", c->rope.theta),
-        JSON("rope_scaling", config_rope_name(c->rope.scaling)),
-        JSON("end_ids", json_new_ids(c->end, (size_t)c->n_end)),
-        JSON("bos_id", c->add_bos && c->bos >= 0 ? json_new_int(c->bos) : json_new_null()),
+        JSON("expert_layers", config_mixed_layers(c)), JSON("attention_bias", c->attention_bias), JSON("tied", c->tied),
+        JSON("inflated_from", c->inflated), JSON("quantized_from", c->quantized), JSON("norm_eps", c->norm_eps),
+        JSON("rope_theta", c->rope.theta), JSON("rope_scaling", config_rope_name(c->rope.scaling)),
+        JSON("rope_factor", scales ? c->rope.factor : NAN), JSON("end_ids", json_new_ids(c->end, (size_t)c->n_end)),
+        JSON("end_tokens", end_tokens), JSON("bos_id", begins ? json_new_int(c->bos) : json_new_null()),
+        JSON("bos_token", begins ? token_json(in, c->bos) : json_new_null()),
         JSON("tokens", in->tokenizer != NULL ? json_new_int(tokenizer_size(in->tokenizer)) : json_new_null()),
         JSON("no_tokenizer", in->tokenizer == NULL ? in->no_tokenizer.text : NULL),
         JSON("chat", in->chat.kind == CHAT_CHATML  ? "chatml"
                      : in->chat.kind == CHAT_JINJA ? "jinja"
                                                    : NULL),
+        JSON("chat_system", in->chat.kind == CHAT_CHATML ? in->chat.system : NULL),
         JSON("no_chat", in->chat.kind == CHAT_NONE ? in->no_chat.text : NULL));
 }
 
@@ -140,10 +152,13 @@ static struct json *unions(const struct inspect *in)
 
 static struct json *probed(struct inspect *in, double pass_bytes)
 {
-    in->probe = probe_read_bandwidth((int)in->threads);
-    const double rate = in->probe.bytes_per_second > 0 ? in->probe.bytes_per_second : NAN;
-    return json_object_of(JSON("bytes_per_second", rate), JSON("threads", in->probe.threads),
-                          JSON("seconds_per_token", pass_bytes / rate), JSON("tokens_per_second", rate / pass_bytes));
+    const struct probe p = probe_read_bandwidth((int)in->threads);
+    const double rate = p.bytes_per_second > 0 ? p.bytes_per_second : NAN; // NAN: not enough free memory
+    const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    return json_object_of(JSON("bytes_per_second", rate), JSON("threads", p.threads), JSON("passes", p.passes),
+                          JSON("bytes", p.bytes), JSON("seconds_per_token", pass_bytes / rate),
+                          JSON("tokens_per_second", rate / pass_bytes),
+                          JSON("processor_cache_bytes", cache > 0 ? json_new_int(cache) : json_new_null()));
 }
 
 // The index of a flag's value; 0 without one.
@@ -160,12 +175,12 @@ static bool add_pass(struct inspect *in, struct error *err)
     one.type = full.type = kv_type_resolve((enum kv_type)chosen(KV_CHOICES, in->options.cache));
     if (!kv_fits(&one, err))
         return false;
-    in->full_bytes = (double)kv_bytes(&full);
     const double flops = pass_flops(c, in->context), weights = model_pass_bytes(in->model, 1),
                  bytes = weights + config_positions_seen(c, (double)in->context) * (double)kv_bytes(&one) / c->layers;
     json_add(
         in->facts, JSON("activations", activations_names[model_activations(in->model)]),
         JSON("cache", type_facts[one.type].name), JSON("cache_bytes_per_token", kv_bytes(&one)),
+        JSON("cache_bytes_of_context", kv_bytes(&full)),
         JSON("pass", json_object_of(JSON("context", in->context), JSON("flops", flops), JSON("weight_bytes", weights),
                                     JSON("bytes", bytes), JSON("flops_per_byte", flops / bytes))));
     if (c->experts > 0)
@@ -224,178 +239,6 @@ static void forget(struct inspect *in)
     config_free(&in->config);
 }
 
-// ---- text output
-
-// "92.0 MB": three significant digits, decimal prefixes.
-static const char *amount(double n, const char *unit, char to[32])
-{
-    static const char *const prefix[] = { "", "k", "M", "G", "T" };
-    int k = 0;
-    for (; n >= 999.5 && k < 4; k++)
-        n /= 1000;
-    snprintf(to, 32, "%.*f %s%s", k == 0 || n >= 99.95 ? 0 : n >= 9.995 ? 1 : 2, n, prefix[k], unit);
-    return to;
-}
-
-static void print_token(const struct inspect *in, int id)
-{
-    size_t n = 0;
-    const char *s = in->tokenizer != NULL ? tokenizer_token(in->tokenizer, id, &n) : NULL;
-    printf(" %d", id);
-    if (s != NULL)
-        printf(" %.*s", (int)n, s);
-}
-
-static void print_tokenizer(const struct inspect *in)
-{
-    const struct model_config *c = &in->config;
-    if (in->tokenizer == NULL)
-        printf("tokenizer   none: %s\n", in->no_tokenizer.text);
-    else
-        printf("tokenizer   byte-level BPE, %d tokens%s\n", tokenizer_size(in->tokenizer),
-               tokenizer_size(in->tokenizer) < c->vocab ? "; larger ids are padding" : "");
-    printf("ends with  ");
-    for (int i = 0; i < c->n_end; i++)
-        print_token(in, c->end[i]);
-    printf(c->n_end == 0 ? " no end-of-text token\n" : "\n");
-    if (c->add_bos && c->bos >= 0) {
-        printf("begins with");
-        print_token(in, c->bos);
-        printf("\n");
-    }
-    if (in->chat.kind == CHAT_CHATML)
-        printf("chat        chatml%s%s\n", in->chat.system != NULL ? ", system: " : "",
-               in->chat.system != NULL ? in->chat.system : "");
-    else if (in->chat.kind == CHAT_JINJA)
-        printf("chat        its own template, by Jinja\n");
-    else
-        printf("chat        none: %s\n", in->no_chat.text);
-}
-
-static void print_shape(const struct inspect *in)
-{
-    const struct model_config *c = &in->config;
-    printf("model       %s\n", json_text(json_get(in->facts, "model")));
-    printf("family      %s, %s%s%s\n", c->architecture->name, c->gguf ? "GGUF" : "Hugging Face",
-           c->wrapper != NULL ? ", the text model of " : "", c->wrapper != NULL ? c->wrapper->model_type : "");
-    printf("shape       %d layers, width %d, hidden %d, vocabulary %d, context %d\n", c->layers, c->width, c->hidden,
-           c->vocab, c->context);
-    printf("attention   %d heads of %d, %d for keys and values%s\n", c->heads, c->head_dim, c->kv_heads,
-           c->attention_bias ? ", with biases" : "");
-    if (c->window > 0)
-        printf("windows     of %d tokens in %d of %d layers\n", c->window, layer_set_count(&c->windowed), c->layers);
-    if (c->experts > 0)
-        printf("experts     %d of %d for a token, hidden %d, in %d of %d layers\n", c->experts_used, c->experts,
-               c->expert_hidden, config_mixed_layers(c), c->layers);
-    printf("rope        theta %g, %s", c->rope.theta, config_rope_name(c->rope.scaling));
-    if (c->rope.scaling == ROPE_LINEAR || c->rope.scaling == ROPE_LLAMA3)
-        printf(", factor %g", c->rope.factor);
-    printf("\nhead        %s\n", c->tied ? "tied to the embedding" : "separate");
-    if (c->inflated != NULL)
-        printf("inflated    marked as inflated from %s; its speed is not that of a real model\n", c->inflated);
-    if (c->quantized != NULL)
-        printf("quantized   from %s\n", c->quantized);
-}
-
-static double number(const struct json *j, const char *key)
-{
-    return json_number(json_get(j, key));
-}
-
-static void print_tensors(const struct inspect *in)
-{
-    char a[32], b[32], c[32];
-    const struct json *f = in->facts, *types = json_get(f, "types"), *ignored = json_get(f, "ignored"),
-                      *pass = json_get(f, "pass");
-    printf("parameters  %s", amount(number(f, "parameters"), "", a));
-    if (in->config.experts > 0)
-        printf(", of which %s active for a token", amount(number(f, "active_parameters"), "", b));
-    printf("\ntensors     %zu, %s\n", in->weights->n, amount(number(f, "bytes"), "B", a));
-    for (void *at = json_first(types); at != NULL; at = json_next(types, at)) {
-        const struct json *type = json_value(at);
-        const double bytes = number(type, "bytes"), parameters = number(type, "parameters");
-        printf("            %5lld %-6s %9s, %.2f bits per parameter\n", (long long)json_int(json_get(type, "tensors")),
-               json_key(at), amount(bytes, "B", a), parameters > 0 ? 8 * bytes / parameters : 0);
-    }
-    if (in->weights->of_images > 0)
-        printf("            ignored: %zu tensors of the model of images: texts do not use them\n",
-               in->weights->of_images);
-    for (size_t i = 0; i < json_count(ignored); i++)
-        printf("            ignored: %s\n", json_text(json_at(ignored, i)));
-    if (in->model == NULL)
-        return;
-    printf("activations %s\n", json_text(json_get(f, "activations")));
-    printf("cache       %s per token (%s), %s for the full context\n",
-           amount(number(f, "cache_bytes_per_token"), "B", a), json_text(json_get(f, "cache")),
-           amount(in->full_bytes, "B", b));
-    printf("pass        one token at context %lld: %s, %s read,", in->context, amount(number(pass, "flops"), "FLOP", a),
-           amount(number(pass, "bytes"), "B", b));
-    printf(" of which %s weights: %.2f FLOP per byte\n", amount(number(pass, "weight_bytes"), "B", c),
-           number(pass, "flops_per_byte"));
-}
-
-static void print_unions(const struct json *list)
-{
-    char a[32];
-    if (list == NULL)
-        return;
-    printf(
-        "mixture     experts of a layer, and bytes of weights, that a pass of n rows reads: expected values, if rows choose\n"
-        "            their experts independently and uniformly (`bench` counts them)\n"
-        "                n   experts    weights\n");
-    for (size_t i = 0; i < json_count(list); i++) {
-        const struct json *u = json_at(list, i);
-        printf("            %5.0f %9.2f %10s\n", number(u, "n"), number(u, "experts_per_layer"),
-               amount(number(u, "weight_bytes"), "B", a));
-    }
-}
-
-static void print_limit(const struct inspect *in)
-{
-    const struct json *device = json_get(in->facts, "device_memory"), *memory = json_get(in->facts, "memory");
-    const double seconds = number(memory, "seconds_per_token");
-    char a[32], b[32];
-    if (!json_is_null(device))
-        printf("memory      %s, of which %s free with the model loaded: %s\n", amount(number(device, "bytes"), "B", a),
-               amount(number(device, "free_bytes"), "B", b), json_text(json_get(device, "device")));
-    if (json_is_null(memory))
-        return;
-    if (in->probe.bytes_per_second == 0) {
-        printf("memory      not enough free to measure the read bandwidth\n");
-        return;
-    }
-    printf("memory      %s/s read by %d threads (median of %d passes over %s)\n",
-           amount(in->probe.bytes_per_second, "B", a), in->probe.threads, in->probe.passes,
-           amount((double)in->probe.bytes, "B", b));
-    printf("limit       %.3g ms per token, %.3g tokens/s without speculation, if all data comes from memory\n",
-           seconds * 1e3, 1 / seconds);
-    const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    if (cache > 0 && number(json_get(in->facts, "pass"), "bytes") < (double)cache)
-        printf("            (fits into the processor's cache of %s and may be faster)\n",
-               amount((double)cache, "B", a));
-}
-
-static void print_list(const struct json *list)
-{
-    printf("\n%-48s %-6s %8s x %-8s %12s\n", "tensor", "type", "rows", "width", "bytes");
-    for (size_t i = 0; i < json_count(list); i++) {
-        const struct json *t = json_at(list, i);
-        printf("%-48s %-6s %8.0f x %-8.0f %12.0f\n", json_text(json_get(t, "name")), json_text(json_get(t, "type")),
-               number(t, "rows"), number(t, "width"), number(t, "bytes"));
-    }
-}
-
-static void print_text(const struct inspect *in)
-{
-    print_shape(in);
-    print_tokenizer(in);
-    print_tensors(in);
-    print_unions(json_get(in->facts, "expected_unions"));
-    print_limit(in);
-    if (in->tensors)
-        print_list(json_get(in->facts, "tensors"));
-}
-
 // ---- the command
 
 static const char about[] =
@@ -442,10 +285,7 @@ static bool describe(struct inspect *in, const struct usage *u, const char *name
     }
     if (!gathered)
         return false;
-    if (in->json)
-        json_print(json_incref(in->facts), stdout);
-    else
-        print_text(in);
+    json_print(json_incref(in->facts), stdout);
     if (in->model == NULL)
         *err = in->no_model;
     return in->model != NULL;
@@ -491,7 +331,8 @@ int command_inspect(int argc, char **argv)
         PRECISION_FLAGS(in.options),
         { "target", FLAG_TEXT, &in.target, "MODEL", "MODEL is a head; check it against this target", 0, 0 },
         { "no-probe", FLAG_ON, &in.no_probe, NULL, "do not measure the memory bandwidth", 0, 0 },
-        { "json", FLAG_ON, &in.json, NULL, "print one JSON object, with all digits", 0, 0 },
+        { "json", FLAG_ON, &in.json, NULL,
+          "print one JSON object, with all digits; without it, ./run inspect prints text", 0, 0 },
         { "checkpoint", FLAG_ON, &way[CHECKPOINT], NULL,
           "print as JSON what a tool needs that writes MODEL in another form; no weight is read", 0, 0 },
         { "tokenize", FLAG_ON, &way[TOKENIZE], NULL, "print the token ids of texts and conversations", 0, 0 },
@@ -526,7 +367,7 @@ int command_inspect(int argc, char **argv)
     if (status == USAGE_OK) {
         status = 0;
         const bool ok = mode == CHECKPOINT   ? inspect_checkpoint(operand[0], &err)
-                        : mode == HEAD       ? inspect_head(operand[0], in.target, in.json, &err)
+                        : mode == HEAD       ? inspect_head(operand[0], in.target, &err)
                         : mode == TOKENIZE   ? inspect_tokens(&in.texts, &err)
                         : mode == DETOKENIZE ? inspect_detokens(&in.texts, &err)
                         : mode == SCORE      ? inspect_scores(&in.texts, &err)

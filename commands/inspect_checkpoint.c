@@ -233,34 +233,15 @@ bool inspect_checkpoint(const char *name, struct error *err)
 
 static void print_head(const char *path, const char *target, enum head_kind kind, const struct head_facts *f)
 {
-    printf("head        %s\n", path);
-    printf("kind        %s (drafter %s)\n", head_kinds[kind], head_drafters[kind]);
-    if (f->heads > 0)
-        printf("heads       %d: one for each depth of the draft\n", f->heads);
-    printf("target      %s: fits\n", target);
-    printf("reads       ");
-    for (int i = 0; i < f->taps.n; i++)
-        if (f->taps.layer[i] == FINAL_STATE)
-            printf("the target's last hidden state");
-        else
-            printf("%s%d", i == 0 ? "the target's hidden states entering layers " : ", ", f->taps.layer[i]);
-    printf("\nvocabulary  %d tokens, width %d\n", f->vocab, f->width);
-    printf("uses        %s, %s\n", f->own_head ? "its own LM head" : "the target's LM head",
-           f->own_embedding ? "its own embedding" : "the target's embedding");
-    printf("pass        reads %.1f MB of weights\n", (double)f->bytes / 1e6);
-}
-
-static void print_head_json(const char *path, const char *target, enum head_kind kind, const struct head_facts *f)
-{
     struct json *layers = json_new_array();
     for (int i = 0; i < f->taps.n; i++)
         json_push(layers, f->taps.layer[i] == FINAL_STATE ? json_new_text("final") : json_new_int(f->taps.layer[i]));
-    json_print(json_object_of(JSON("head", path), JSON("kind", head_drafters[kind]),
-                              JSON("heads", f->heads > 0 ? json_new_int(f->heads) : json_new_null()),
-                              JSON("target", target), JSON("reads", layers), JSON("vocab", f->vocab),
-                              JSON("width", f->width), JSON("own_head", f->own_head),
-                              JSON("own_embedding", f->own_embedding), JSON("bytes", f->bytes)),
-               stdout);
+    json_print(
+        json_object_of(JSON("head", path), JSON("kind", head_drafters[kind]), JSON("description", head_kinds[kind]),
+                       JSON("heads", f->heads > 0 ? json_new_int(f->heads) : json_new_null()), JSON("target", target),
+                       JSON("reads", layers), JSON("vocab", f->vocab), JSON("width", f->width),
+                       JSON("own_head", f->own_head), JSON("own_embedding", f->own_embedding), JSON("bytes", f->bytes)),
+        stdout);
 }
 
 bool inspect_is_head(const char *name)
@@ -275,7 +256,7 @@ bool inspect_is_head(const char *name)
     return is;
 }
 
-bool inspect_head(const char *head, const char *target, bool as_json, struct error *err)
+bool inspect_head(const char *head, const char *target, struct error *err)
 {
     char *path = model_path(head, NULL, err), *of = path != NULL ? model_path(target, NULL, err) : NULL;
     struct checkpoint o = { 0 };
@@ -285,7 +266,7 @@ bool inspect_head(const char *head, const char *target, bool as_json, struct err
     const struct model_shape shape = model_shape_of(&o.config);
     ok = ok && head_fits(path, &shape, &kind, &facts, err);
     if (ok)
-        (as_json ? print_head_json : print_head)(path, of, kind, &facts);
+        print_head(path, of, kind, &facts);
     close_checkpoint(&o);
     free(path);
     free(of);

@@ -8,7 +8,7 @@ struct error;
 // object. The shapes of all weights are checked, their numbers are not read.
 bool inspect_checkpoint(const char *name, struct error *err);
 
-// `speclab inspect HEAD --target MODEL`: facts about a drafter's head, and whether it fits the target. Reads no weights
+// `speclab inspect HEAD --target MODEL`: facts about a drafter's head that fits the target, as JSON. Reads no weights
 // of either checkpoint, only the id map of a reduced vocabulary, so size does not matter.
-bool inspect_head(const char *head, const char *target, bool as_json, struct error *err);
+bool inspect_head(const char *head, const char *target, struct error *err);
 bool inspect_is_head(const char *name); // whether the checkpoint is a head, so that a missing --target can be reported

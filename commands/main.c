@@ -67,6 +67,7 @@ static const struct {
     { "generate", "--trace-html", NULL, NULL },
     { "bench", "--compare --peer-command --peer-option", "--json",
       "time passes beside llama.cpp, or another engine: --compare, --peer-command" },
+    { "inspect", NULL, "--checkpoint --detokenize --json --score --tokenize", NULL },
     { "merge", NULL, NULL, "put databases of shards or of several machines into one" },
     { "distill", NULL, NULL, "let a model write training text for its drafters" },
     { "import", NULL, NULL, "prompts of published datasets (Spec-Bench, GSM8K, ..) for experiments" },

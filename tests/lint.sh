@@ -135,7 +135,7 @@ done < <(files $commented | grep -E '\.(c|h|cu|sql|py)$' | xargs perl -CSD -ne '
         print "$ARGV:$.: expected a sentence or a noun phrase, found \"", substr($text, 0, 30), " ..\"\n"
             if !($before =~ /^\s*$/ && $continues == length $before) &&
                $text =~ /^(?:(?:$preposition)\b(?!:)|[Ll]ikewise|[Tt]he same (?:as|at|for|in|of|on|to|with)\b|Of )/ &&
-               $text !~ /^(?:at (?:least|most)|(?:to|at) [[(]|with --)/;
+               $text !~ /^(?:at (?:least|most)|(?:to|at) [[(]|with(?:out)? --)/;
         $continues = length $before;
     } else {
         $continues = -1;

@@ -100,9 +100,9 @@ def test_a_model_is_fetched_once_and_only_what_is_read(in_process, hub):
     assert not [a for a in hub.requests if a[0] == "GET" and a[1].endswith("safetensors")]
     # The engine finds it by its name, its tag and its commit, and reads what it finds.
     for name in ("org/plain", "org/plain@v1", f"org/plain@{COMMIT}"):
-        err = program("inspect", name)[2]
+        err = program("inspect", "--json", name)[2]
         assert f"snapshots/{COMMIT}" in err and "config.json" in err, err
-    refused(program("inspect", "org/other@v3"), "fetch it with: ./run model org/other@v3\n")
+    refused(program("inspect", "--json", "org/other@v3"), "fetch it with: ./run model org/other@v3\n")
 
 
 def test_a_broken_connection_is_taken_up_where_it_was(in_process, hub):

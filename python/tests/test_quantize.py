@@ -50,7 +50,7 @@ def test_a_gguf_file_of_any_type_is_converted(tmp_path, in_process, source):
     assert after.pop("general.file_type") == TARGETS[to]
     after.pop("general.quantization_version", None)
     assert after == {key: before[key] for key in before if key not in ("general.quantization_version", "general.file_type")}
-    engine("inspect", "--no-probe", tmp_path / "to.gguf")
+    engine("inspect", "--no-probe", "--json", tmp_path / "to.gguf")
 
 
 def test_a_model_quantized_twice_names_both_sources(in_process, tmp_path):

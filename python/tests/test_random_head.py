@@ -18,8 +18,8 @@ def test_a_random_head_fits_its_model_and_runs(tiny, tmp_path, target):
         sizes = "layers=8,width=64,heads=4,kv_heads=2,head_dim=16,hidden=96,vocab=300,context=512"
         model = small(tmp_path / "shape.gguf", f"shape:llama-8b,type=bf16,{sizes}")
     write_head(tmp_path / "head", json.loads(engine("inspect", model, "--no-probe", "--json")), 90)
-    shown = engine("inspect", tmp_path / "head", "--target", model)
-    assert "an EAGLE-3 head" in shown and ": fits" in shown and "90 tokens" in shown
+    shown = json.loads(engine("inspect", "--json", tmp_path / "head", "--target", model))
+    assert (shown["kind"], shown["vocab"]) == ("eagle3", 90)
     words = ("--rule", "synthetic:rate=1", "--tokens", 12, "--ignore-end", "--ids", "[1, 2, 3]")
     done = program("generate", model, "--drafter", f"eagle3:weights={tmp_path / 'head'},widths=[2,2]", *words)
     assert done.status == 0 and "12 tokens in 4 steps" in done.err  # two draft tokens and the target's own a step

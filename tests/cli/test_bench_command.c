@@ -255,21 +255,22 @@ static void a_name_is_always_the_same_model(void **state)
 static void wrong_shapes_are_refused(void **state)
 {
     static const struct mistake mistakes[] = {
-        { 1, "inspect shape:llama-2b",
+        { 1, "inspect --json shape:llama-2b",
           "expected llama-1b, llama-3b, llama-8b, smollm2-135m or qwen3-30b-a3b, found \"llama-2b\"" },
-        { 1, "inspect shape:", "found \"\"" },
-        { 1, "inspect shape:llama-1b,", "expected KEY=VALUE" },
-        { 1, "inspect shape:llama-1b,type=q3", "q4_0|q8_0|bf16|f32|iq4_nl|iq4_xs|mxfp4" },
-        { 1, "inspect shape:llama-1b,kind=x", "no option \"kind\"" },
-        { 1, "inspect shape:llama-1b,seed=1,seed=2", "given twice" },
-        { 1, "inspect shape:llama-1b,width=100", "block size 32" },
-        { 1, "inspect shape:llama-1b,heads=30", "multiple of kv_heads" },
-        { 1, "inspect shape:llama-1b,layers=0", "layers: expected an integer from 1 to 1024, found 0" },
-        { 1, "inspect shape:llama-1b,vocab=1", "vocab: expected an integer from 2 to 1048576, found 1" },
-        { 1, "inspect shape:qwen3-30b-a3b,experts=0", "experts: expected an integer from 1 to 4096, found 0" },
-        { 1, "inspect shape:llama-1b,experts_used=2", "experts_used: llama-1b has none" },
-        { 1, "inspect shape:qwen3-30b-a3b,experts=4,type=f32", "of 4 experts at most as many used" },
-        { 1, "inspect shape:llama-8b,type=f32,layers=1024,width=1048576", "GB of free memory for its weights, found " },
+        { 1, "inspect --json shape:", "found \"\"" },
+        { 1, "inspect --json shape:llama-1b,", "expected KEY=VALUE" },
+        { 1, "inspect --json shape:llama-1b,type=q3", "q4_0|q8_0|bf16|f32|iq4_nl|iq4_xs|mxfp4" },
+        { 1, "inspect --json shape:llama-1b,kind=x", "no option \"kind\"" },
+        { 1, "inspect --json shape:llama-1b,seed=1,seed=2", "given twice" },
+        { 1, "inspect --json shape:llama-1b,width=100", "block size 32" },
+        { 1, "inspect --json shape:llama-1b,heads=30", "multiple of kv_heads" },
+        { 1, "inspect --json shape:llama-1b,layers=0", "layers: expected an integer from 1 to 1024, found 0" },
+        { 1, "inspect --json shape:llama-1b,vocab=1", "vocab: expected an integer from 2 to 1048576, found 1" },
+        { 1, "inspect --json shape:qwen3-30b-a3b,experts=0", "experts: expected an integer from 1 to 4096, found 0" },
+        { 1, "inspect --json shape:llama-1b,experts_used=2", "experts_used: llama-1b has none" },
+        { 1, "inspect --json shape:qwen3-30b-a3b,experts=4,type=f32", "of 4 experts at most as many used" },
+        { 1, "inspect --json shape:llama-8b,type=f32,layers=1024,width=1048576",
+          "GB of free memory for its weights, found " },
     };
     child_expect_errors(mistakes, sizeof(mistakes) / sizeof(*mistakes), "");
 }

@@ -94,30 +94,26 @@ static void inspect_reports_the_cost_of_a_pass(void **state)
     assert_true(json_number(json_get(json_get(j, "pass"), "bytes")) == 4 * (matrices + vectors) + 10 * 384);
     json_free(j);
     child_result_free(&s);
-    s = child_run("inspect %s --no-probe --tensors", models.gguf);
+    s = child_run("inspect %s --json --no-probe --tensors", models.gguf);
     child_expect_success(&s, "inspect");
     assert_non_null(strstr(s.out, "model.layers.2.mlp.down_proj.weight"));
     assert_non_null(strstr(s.out, "chatml"));
     child_result_free(&s);
 }
 
-// The limit is bytes of a pass over bytes/s, printed as a time and as a rate.
+// The limit is bytes of a pass over bytes/s, as a time and as a rate.
 static void inspect_reports_the_limit_set_by_memory(void **state)
 {
-    struct child_result s = child_run("inspect %s --threads 1 --context 10", models.gguf);
+    struct child_result s = child_run("inspect %s --json --threads 1 --context 10", models.gguf);
     child_expect_success(&s, "inspect");
-    const char *memory = strstr(s.out, "\nmemory      "), *limit = strstr(s.out, "\nlimit       ");
-    assert_true(memory != NULL && limit != NULL);
-    double speed, milliseconds, tokens;
-    char unit;
-    int threads;
-    assert_int_equal(sscanf(memory, " memory %lf %cB/s read by %d threads", &speed, &unit, &threads), 3);
-    assert_int_equal(sscanf(limit, " limit %lf ms per token, %lf tokens/s", &milliseconds, &tokens), 2);
-    assert_int_equal(threads, 1);
-    assert_true(unit == 'G' || unit == 'M' || unit == 'k');
-    const double seconds = (517888 + 10 * 768) / (speed * (unit == 'G' ? 1e9 : unit == 'M' ? 1e6 : 1e3));
-    assert_true(fabs(milliseconds / 1e3 / seconds - 1) < 0.02); // of three digits each
-    assert_true(fabs(tokens * seconds - 1) < 0.02);
+    struct json *j = child_result_json(&s);
+    const struct json *memory = json_get(j, "memory");
+    const double seconds = (517888 + 10 * 768) / json_number(json_get(memory, "bytes_per_second"));
+    assert_int_equal(json_int(json_get(memory, "threads")), 1);
+    assert_true(json_int(json_get(memory, "passes")) > 0 && json_int(json_get(memory, "bytes")) > 0);
+    assert_true(fabs(json_number(json_get(memory, "seconds_per_token")) / seconds - 1) < 1e-9);
+    assert_true(fabs(json_number(json_get(memory, "tokens_per_second")) * seconds - 1) < 1e-9);
+    json_free(j);
     child_result_free(&s);
 }
 
@@ -127,12 +123,14 @@ static void missing_files_and_bad_values_are_one_sentence(void **state)
     char *empty = test_path("no-weights"), *file = xformat("%s/model.safetensors", empty);
     small_write_hf(empty, &t);
     remove(file);
-    char *words[] = {
-        xformat("inspect %s --no-probe", empty),         xformat("inspect %s --no-probe --device cuda:15", models.gguf),
-        xformat("generate %s -", models.no_tokenizer),   xformat("generate %s --tokens ' 5' x", models.gguf),
-        xformat("generate %s --seed '' x", models.gguf), xstrdup("generate no-such-model --threads 1025 x"),
-        xformat("inspect %s --json=yes", models.gguf),   xformat("inspect %s --help=yes", models.gguf)
-    };
+    char *words[] = { xformat("inspect --json %s --no-probe", empty),
+                      xformat("inspect --json %s --no-probe --device cuda:15", models.gguf),
+                      xformat("generate %s -", models.no_tokenizer),
+                      xformat("generate %s --tokens ' 5' x", models.gguf),
+                      xformat("generate %s --seed '' x", models.gguf),
+                      xstrdup("generate no-such-model --threads 1025 x"),
+                      xformat("inspect %s --json=yes", models.gguf),
+                      xformat("inspect --json %s --help=yes", models.gguf) };
     child_expect_error(1, "no-weights", words[0]);
     child_expect_error(1, "cuda", words[1]);
     child_expect_error(1, "tokenizer", words[2]);

@@ -36,6 +36,9 @@ CASES = [  # typed before the tab; the words after it
     ("run my-exp", "run my-experiment.yaml"),
     ("run --db my-data", "run --db my-database.db"),
     ("inspect m --tok", "inspect m --tokenize"),
+    ("bench m --peer-c", "bench m --peer-command"),  # a word of the package with all options of the program
+    ("bench m --slo", "bench m --slots"),
+    ("run --again 2 --lim", "run --again 2 --limit"),
     ("list --plug", "list --plugin"),
     ("list --plugin my-pl", "list --plugin my-plugin.py"),
     ("run --plugin=my-pl", "run --plugin=my-plugin.py"),

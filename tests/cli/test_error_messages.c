@@ -57,7 +57,7 @@ static void usage_errors_are_one_sentence_and_status_2(void **state)
           "--device: expected cpu, cpu:ISA, cuda, cuda:N, cublas or cublas:N (N up to 15), found \"gpu\"" },
         { "inspect --score %s --device cuda:99",
           "--device: expected cpu, cpu:ISA, cuda, cuda:N, cublas or cublas:N (N up to 15), found \"cuda:99\"" },
-        { "inspect %s --device cuda:-1",
+        { "inspect --json %s --device cuda:-1",
           "--device: expected cpu, cpu:ISA, cuda, cuda:N, cublas or cublas:N (N up to 15), found \"cuda:-1\"" },
         { "bench --json %s --device cpu:avx3",
           "--device: expected cpu:plain, avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16, neon or neon_dotprod, found \"cpu:avx3\"" },
@@ -99,11 +99,11 @@ static void usage_errors_are_one_sentence_and_status_2(void **state)
         { "score %s", "score is now speclab inspect MODEL [FILE.jsonl] --score" },
         { "repro 3", "repro is now speclab run --again RUN" },
         { "datastore %s x", "datastore is now speclab features MODEL FILE... --datastore OUT" },
-        { "inspect %s --answers", "--answers requires --score" },
-        { "inspect %s --no-special", "--no-special requires --tokenize or --detokenize" },
+        { "inspect --json %s --answers", "--answers requires --score" },
+        { "inspect --json %s --no-special", "--no-special requires --tokenize or --detokenize" },
         { "inspect %s --score --json", "--score and --json exclude each other" },
         { "inspect %s --score --context 7", "with --score, --context requires --layers" },
-        { "inspect %s texts.jsonl", "a file goes with --tokenize, --detokenize or --score" },
+        { "inspect --json %s texts.jsonl", "a file goes with --tokenize, --detokenize or --score" },
         { "run x.yaml --json", "--json requires --dry-run" },
         { "run", "missing argument" },
         { "features %s a b --out c", "several files go with --datastore" },
@@ -112,8 +112,8 @@ static void usage_errors_are_one_sentence_and_status_2(void **state)
         { "inspect --score %s --cache ''", "--cache" },
         { "inspect --score %s --chat none", "--answers" },
         { "inspect --score %s --answers --chat jinja", "\"jinja\"" },
-        { "inspect %s --activations", "requires a value" },
-        { "inspect %s --context none", "--context" },
+        { "inspect --json %s --activations", "requires a value" },
+        { "inspect --json %s --context none", "--context" },
         { "report --json --csv", "--csv, --jsonl, --json and --intervals exclude each other" },
         { "report --latex --against 2", "--latex is part of the Python package: ./run report --latex" },
         { "report --json --against 2", "--against goes with --csv and --jsonl" },
@@ -148,11 +148,11 @@ static void models_that_cannot_be_opened_are_one_sentence(void **state)
 {
     char *cut = test_path("cut.gguf"), *empty = test_path("empty"), *noise = test_path("noise.gguf"), *copy;
     expect_failure_with("/no/such/model.gguf", "/no/such/model.gguf", "generate", "x");
-    expect_failure_with("no-such-model", "./run model no-such-model", "inspect", "");
+    expect_failure_with("no-such-model", "./run model no-such-model", "inspect --json", "");
     mkdir(empty, 0700);
-    expect_failure_with(empty, "config.json", "inspect", "");
+    expect_failure_with(empty, "config.json", "inspect --json", "");
     file_write(noise, "this is not a model at all, it is a sentence");
-    expect_failure_with(noise, "noise.gguf", "inspect", "");
+    expect_failure_with(noise, "noise.gguf", "inspect --json", "");
 
     FILE *from = fopen(models.gguf, "rb"), *to = fopen(cut, "wb");
     char bytes[5000];
@@ -161,14 +161,14 @@ static void models_that_cannot_be_opened_are_one_sentence(void **state)
     fclose(from);
     fclose(to);
     expect_failure_with(cut, "cut.gguf", "generate", "x");
-    expect_failure_with(cut, "cut.gguf", "inspect", "");
+    expect_failure_with(cut, "cut.gguf", "inspect --json", "");
     expect_failure_with(cut, "cut.gguf", "inspect --tokenize", "");
 
     copy = xformat("%s/config.json", empty);
     file_write(copy, "{\"architectures\": [\"MambaForCausalLM\"], \"model_type\": \"mamba\"}");
-    expect_failure_with(empty, "mamba", "inspect", "");
+    expect_failure_with(empty, "mamba", "inspect --json", "");
     file_write(copy, "{\"architectures\": ");
-    expect_failure_with(empty, "config.json", "inspect", "");
+    expect_failure_with(empty, "config.json", "inspect --json", "");
     free(copy);
     free(cut);
     free(empty);
@@ -206,7 +206,7 @@ static void precisions_that_do_not_fit_are_one_sentence(void **state)
     expect_failure_with(models.gguf, "the heads here have 16", "generate --cache q8_0", "x");
     expect_failure_with(models.gguf, "int8 is for quantized weights", "inspect --score --activations int8", "");
     expect_failure_with(models.gguf, "the heads here have 16", "inspect --score --cache q8_0", "");
-    expect_failure_with(models.gguf, "the heads here have 16", "inspect --no-probe --cache q8_0", "");
+    expect_failure_with(models.gguf, "the heads here have 16", "inspect --json --no-probe --cache q8_0", "");
     char *words = xformat("generate %s --drafter small:model=%s,cache=q8_0 x", models.gguf, models.draft);
     expect_failure("the heads here have 16", words);
     free(words);
@@ -402,7 +402,7 @@ static void a_full_disk_is_reported(void **state)
     if (access("/dev/full", W_OK) != 0)
         skip();
     const char *commands[] = {
-        "list", "list --json", "--help", "generate --help", "inspect --no-probe %s", "generate %s --tokens 2 x"
+        "list", "list --json", "--help", "generate --help", "inspect --json --no-probe %s", "generate %s --tokens 2 x"
     };
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
         char *words = words_with(commands[i], models.gguf);

@@ -362,7 +362,7 @@ static void errors_are_one_sentence(void **unused)
     assert_int_equal(s.status, 1);
     assert_non_null(strstr(s.err, "nothing to write: no drafter has rows of q"));
     child_result_free(&s);
-    char *head = words_with("inspect %s/draft.gguf.eagle", test_directory());
+    char *head = words_with("inspect --json %s/draft.gguf.eagle", test_directory());
     child_expect_error(2, "name its target with --target MODEL", head);
     char *itself = xformat("%s --target %s/draft.gguf.eagle", head, test_directory());
     child_expect_error(1, "there is no tensor model.layers.0.input_layernorm.weight", itself);

@@ -159,7 +159,7 @@ static void commands_print_names_as_text(void **state)
     for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
         expect_printable(words[i], "\\u001B");
     expect_printable("run %s/e.yaml", "\\u001B[2Jx");
-    expect_printable("inspect %s/m.gguf", "\\u001B[2J");
+    expect_printable("inspect --json %s/m.gguf", "\\u001B[2J");
     expect_printable("report --db '%s/\x1B.db'", "\\u001B.db");
     expect_printable("'%s\x1B[2J'", "\\u001B[2J");
     free(yaml);

@@ -48,9 +48,9 @@ static void messages_do_not_go_into_the_data(void **state)
 // A result that nobody gets is a failure, as before.
 static void a_closed_stdout_is_an_error(void **state)
 {
-    assert_int_equal(shell("inspect HERE/target.gguf", ">/dev/null"), 0);
+    assert_int_equal(shell("inspect --json HERE/target.gguf", ">/dev/null"), 0);
     char *err_file = test_path("err"), *streams = xformat(">&- 2>%s", err_file);
-    assert_int_equal(shell("inspect HERE/target.gguf", streams), 1);
+    assert_int_equal(shell("inspect --json HERE/target.gguf", streams), 1);
     char *said = content("err");
     assert_string_equal(said, "speclab inspect: cannot write to stdout: Bad file descriptor\n");
     free(said);

@@ -51,9 +51,9 @@ static void what_is_no_file_is_refused_by_name(void **state)
     file_write(path, text);
     file_write(zero, of_zero);
     make_link("/dev/zero", "model/config.json");
-    expect_refused(1, "HERE/model/config.json: expected a file, found a device", "inspect HERE/model");
+    expect_refused(1, "HERE/model/config.json: expected a file, found a device", "inspect --json HERE/model");
     make_link(fifo, "model/config.json");
-    expect_refused(1, "HERE/model/config.json: expected a file, found a pipe", "inspect HERE/model");
+    expect_refused(1, "HERE/model/config.json: expected a file, found a pipe", "inspect --json HERE/model");
     make_link("/dev/zero", "tokenizer.json");
     expect_refused(1, "HERE/tokenizer.json: expected a file, found a device", "inspect --tokenize HERE/tokenizer.json");
     make_link(fifo, "tokenizer.json");

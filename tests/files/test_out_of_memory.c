@@ -102,7 +102,7 @@ static void every_command_ends_with_a_sentence(void **state)
     expect_sentences("inspect --tokenize HERE/target.gguf HERE/texts.jsonl", true);
     expect_sentences("inspect --score HERE/target.gguf HERE/texts.jsonl --threads 1", true);
     expect_sentences("generate HERE/target.gguf --tokens 4 --threads 2 ab", true);
-    expect_sentences("inspect HERE/target.gguf", false);
+    expect_sentences("inspect --json HERE/target.gguf", false);
     expect_sentences("run HERE/little.yaml --db HERE/little.db", false);
     free(yaml);
     free(prompts);

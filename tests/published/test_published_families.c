@@ -262,7 +262,7 @@ static void heads_fit_targets_that_are_read_as_published(void **unused)
         const int of = target_named(heads[i].target);
         char *target = test_path(heads[i].target), *head = xformat("%s-head-%zu", target, i);
         heads[i].write(head, target_at(of));
-        if (!head_fits(head, &shape[of], &kind, &f, &err) || !inspect_head(head, target, false, &err))
+        if (!head_fits(head, &shape[of], &kind, &f, &err) || !inspect_head(head, target, &err))
             fail_msg("%s: %s", heads[i].name, err.text);
         assert_int_equal(kind, heads[i].kind);
         for (int other = 0; other < TARGETS; other++)

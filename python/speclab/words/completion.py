@@ -3,6 +3,8 @@ options. It needs the standard library alone.
 """
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,13 @@ def value(flag: dict[str, Any]) -> str:
     return "echo @" if argument.startswith(("FILE", "DIR", "MODEL", "FOLDER")) else "echo :"
 
 
+def options_in_help(word: str) -> list[str]:
+    """Returns the options in the help of a word of the package."""
+    call = "import sys; from speclab.command import call; sys.exit(call(sys.argv[1], ['--help']))"
+    done = subprocess.run([sys.executable, "-P", "-B", "-c", call, word], capture_output=True, text=True)
+    return re.findall("^  (--[a-z][a-z-]+)", done.stdout, re.M)
+
+
 def script(tables: dict[str, Any], shell: str) -> str:
     """tables: what `speclab --tables` prints."""
     common, *of_shell = re.split("^# ---- .*\n\n", (Path(speclab.__file__).parent / "templates" / "completion.sh").read_text(), flags=re.M)
@@ -43,9 +52,8 @@ def script(tables: dict[str, Any], shell: str) -> str:
     words = ["--help", "--version", *commands, *(t["name"] for t in tools if t["name"] not in commands)]
     flags, values = {}, {"*:--plugin": "echo @"}
     for name, own in commands.items():
-        tool = next((t for t in tools if t["name"] == name), {"with": None, "without": None})
-        if tool["without"] is None:  # else --help is the package's, and names all options
-            flags[name] = lines(["--help", "--plugin", *(f"--{f['name']}" for f in own), *(tool["with"] or "").split()])
+        of_package = [o for t in tools if t["name"] == name for o in [*(t["with"] or "").split(), *options_in_help(name)]]
+        flags[name] = lines(dict.fromkeys(["--help", "--plugin", *(f"--{f['name']}" for f in own), *of_package]))
         values |= {f"{name}:--{f['name']}": value(f) for f in own if f["argument"] is not None}
     other = """    *) "$_speclab_program" "$1" --help 2>/dev/null | grep -oE -e '--[a-z][a-z-]+' | sort -u ;;\n"""
     kinds = {"drafter": tables["drafters"], "rule": tables["rules"], "stage": tables["stages"]}

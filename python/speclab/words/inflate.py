@@ -202,7 +202,7 @@ def enlarge_head(path: str, target: str, to: str) -> int:
             safetensors_files.write(f, made)
         files.write(f"{part}/config.json", json.dumps(config, indent=2, ensure_ascii=False) + "\n")
         with placed(f"{path}: what becomes of it does not fit the target: "):
-            engine.call("inspect", part, "--target", target)
+            engine.call("inspect", "--json", part, "--target", target)
     print(f"{to}: a head for {target}, of width {large.width}; marked as inflated")
     return 0
 
