@@ -28,7 +28,7 @@ static const struct {
     int (*function)(int argc, char **argv);
 } commands[] = {
     { "run", "run an experiment into a database", command_run },
-    { "report", "tables of the results in a database", command_report },
+    { "report", "results in a database as rows for a machine: --csv, --jsonl, --json", command_report },
     { "replay", "other rules, lengths and trees on recorded drafts, without a model", command_replay },
     { "generate", "decode one prompt with a drafter, streaming the text", command_generate },
     { "inspect", "a model's shape, tokenizer and cost; token ids and probabilities of texts", command_inspect },
@@ -72,8 +72,8 @@ static const struct {
     { "distill", NULL, NULL, "let a model write training text for its drafters" },
     { "import", NULL, NULL, "prompts of published datasets (Spec-Bench, GSM8K, ..) for experiments" },
     { "run", "--again", NULL, "a stored run again: does it come out the same? --again" },
-    { "report", "--markdown --latex --by-category --export --golden --html --svg --pdf --figure", NULL,
-      "tables to paste (--markdown, --latex), a page with figures (--html), files of other projects (--export FORM)" },
+    { "report", NULL, "--csv --jsonl --json --intervals",
+      "tables of results; to paste (--markdown, --latex); a page with figures (--html); files of other projects (--export)" },
     { "tune", NULL, NULL, "search the settings of drafters for a target and machine" },
     { "compare", NULL, NULL, "results of vLLM, SGLang, llama.cpp, Spec-Bench, papers and speclab in one table" },
     { "completion", NULL, NULL, NULL },

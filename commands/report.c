@@ -1,4 +1,4 @@
-// report.c - `speclab report`: tables of the results in a database.
+// report.c - `speclab report`: the results in a database as rows for a machine.
 //
 // With --intervals FILE, the intervals of sums that others have read from a database: a line of the input is an object,
 // {"of": "ratio", "a": [..], "b": [..]}, and a line of the output is its interval. Elements i of all lists are of one
@@ -128,7 +128,6 @@ int command_report(int argc, char **argv)
 {
     const char *db = "results.db", *sums = NULL;
     bool csv = false, jsonl = false, as_json = false;
-    long long top = -1;
     struct report_options o = { 0 };
     const struct flag flags[] = {
         { "db", FLAG_TEXT, &db, "FILE", "database; default: results.db", 0, 0 },
@@ -137,10 +136,6 @@ int command_report(int argc, char **argv)
           "compare every other run of the same prompts with this one,\npairwise: its number in the table `run`, or a part of the\n"
           "name of its drafter",
           0, 0 },
-        { "top", FLAG_INT, &top, "N",
-          "only the N fastest cells of each comparison, beside none's;\n0: all; default: all, but 10 of more than 100 cells",
-          0, 1000000 },
-        { "details", FLAG_ON, &o.details, NULL, "the tables of each comparison also of more than 100 cells", 0, 0 },
         { "csv", FLAG_ON, &csv, NULL, "CSV: one row a run, with all numbers", 0, 0 },
         { "jsonl", FLAG_ON, &jsonl, NULL, "JSON Lines: one object a run", 0, 0 },
         { "json", FLAG_ON, &as_json, NULL, "one JSON object: comparisons with their cells, by category, too", 0, 0 },
@@ -151,31 +146,21 @@ int command_report(int argc, char **argv)
     const struct usage u = {
         .name = "report",
         .operands = "",
-        .about = "Reports the results in a database: for each cell tokens/s, speedup over the baseline `none`\n"
-                 "in the same paired runs, tokens per step, acceptance rate by position, time to first token,\n"
-                 "shares of time, and whether the texts equal those of `none`. Intervals are 95 %, with prompts\n"
-                 "as the sample. --html FILE, --svg and --pdf FOLDER, --markdown, --latex, --export FORM FOLDER\n"
-                 "and --golden FILE are of the Python package: `./run report --html --help`.\n",
+        .about =
+            "Writes the results in a database for a machine, in one of the forms --csv, --jsonl and --json, or reads\n"
+            "sums. Without them `report` is a word of the Python package, which prints tables: ./run report --help.\n",
         .flags = flags,
-        .examples = "  speclab report --db demo.db\n  speclab report --db demo.db --against 2\n"
-                    "  speclab report --db demo.db --experiment demo --csv > demo.csv\n"
-                    "  ./run report --db demo.db --html demo.html --svg figures\n",
+        .examples = "  speclab report --db demo.db --experiment demo --csv > demo.csv\n"
+                    "  speclab report --db demo.db --against 2 --jsonl\n",
     };
     char **operand;
     int n, status = usage_read(&u, argc, argv, &operand, &n);
     if (status != USAGE_OK)
         return status;
-    const bool table = !csv && !jsonl && !as_json && sums == NULL;
-    if (csv + jsonl + as_json + (sums != NULL) > 1)
-        return usage_fail(&u, "--csv, --jsonl, --json and --intervals exclude each other");
-    if (o.against != NULL && !csv && !jsonl && !table)
+    if (csv + jsonl + as_json + (sums != NULL) != 1)
+        return usage_fail(&u, "expected one of --csv, --jsonl, --json and --intervals");
+    if (o.against != NULL && !csv && !jsonl)
         return usage_fail(&u, "--against goes with --csv and --jsonl, and with no other form");
-    if (top >= 0 && (!table || o.against != NULL))
-        return usage_fail(&u, "--top is of tables: it goes with no other form and not with --against");
-    if (o.details && (!table || o.against != NULL))
-        return usage_fail(&u,
-                          "--details is of the terminal's tables: it goes with no other form and not with --against");
-    o.top = top == 0 ? REPORT_TOP_ALL : top > 0 ? (int)top : 0;
-    o.format = csv ? REPORT_CSV : jsonl ? REPORT_JSONL : as_json ? REPORT_JSON : REPORT_TABLE;
+    o.format = csv ? REPORT_CSV : jsonl ? REPORT_JSONL : REPORT_JSON;
     return sums != NULL ? intervals(&u, sums) : report(&u, db, &o);
 }

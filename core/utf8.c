@@ -77,23 +77,6 @@ static bool continues(char byte)
     return ((unsigned char)byte & 0xC0) == 0x80;
 }
 
-size_t utf8_count(const char *s, size_t n)
-{
-    size_t characters = 0;
-    for (size_t i = 0; i < n; i++)
-        characters += !continues(s[i]);
-    return characters;
-}
-
-size_t utf8_first(const char *s, size_t n, size_t characters)
-{
-    size_t i = 0;
-    for (; i < n; i++)
-        if (!continues(s[i]) && characters-- == 0)
-            break;
-    return i;
-}
-
 size_t utf8_before(const char *s, size_t at)
 {
     do

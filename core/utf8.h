@@ -16,9 +16,6 @@ int utf8_length(unsigned char b);
 // Decodes a well-formed character; encodes a code point and returns the number of bytes written, 1 to 4.
 unsigned utf8_code(const char *s);
 int utf8_put(unsigned code, char *to);
-// Return the number of characters of s (n), and the number of bytes of its first `characters` characters.
-size_t utf8_count(const char *s, size_t n);
-size_t utf8_first(const char *s, size_t n, size_t characters);
 // Returns the offset of the first byte of the character before `at`, in well-formed text.
 size_t utf8_before(const char *s, size_t at);
 // Returns the number of bytes of s (n) to show if at most `max` may be shown: no character is cut.

@@ -36,6 +36,15 @@ def objects(*words: str, lines: Iterable[Any] | None = None) -> list[Any]:
     return [json.loads(line) for line in call(*words, lines=lines).split("\n") if line]
 
 
+def report(path: str, experiment: str | None = None) -> dict[str, Any]:
+    """Returns what `speclab report --json` prints of a database: {"disturbed": a sentence or "", "comparisons": [..]}.
+
+    A comparison has its settings (runs that can be compared have the same target, sampling, prompts, limits and batch)
+    as words, and `cells` in the order of the tables: none, then lossless ones, the fastest first, then lossy ones.
+    """
+    return json.loads(call("report", f"--db={path}", "--json", *([f"--experiment={experiment}"] if experiment is not None else [])))
+
+
 def tables(options: Options, words: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     """Reads a word's options with --plugin among them. Returns them, and the engine's tables of words, drafters, rules,
     stages and keys of experiments, with what the plugins add."""

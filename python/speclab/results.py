@@ -12,7 +12,6 @@ fractions of 1 (docs/results.md). p is the target, q the drafter.
 """
 
 import html
-import json
 from contextlib import AbstractContextManager
 from functools import cached_property
 
@@ -103,13 +102,8 @@ class Results(AbstractContextManager):
 
     @cached_property
     def report(self) -> dict:
-        """Returns `speclab report --json`: {"disturbed": a sentence or "", "comparisons": [..]}.
-
-        A comparison has runs that can be compared (the same target, sampling, prompts, limits and batch), as words, and
-        `cells` in the order of the tables: none, then lossless ones, the fastest first, then lossy ones.
-        """
-        of = [f"--experiment={self.experiment}"] if self.experiment is not None else []
-        return json.loads(engine.call("report", f"--db={self.path}", "--json", *of))
+        """Returns `speclab report --json` (engine.report)."""
+        return engine.report(self.path, self.experiment)
 
     @property
     def comparisons(self) -> list[dict]:

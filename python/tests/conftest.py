@@ -5,6 +5,7 @@ import io
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from speclab import command
+from speclab import command, database, files
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("SPECLAB_BUILD", ROOT / "build" / "release"))
@@ -138,3 +139,25 @@ def golden(tmp_path_factory) -> dict[str, dict]:
     folder = tmp_path_factory.mktemp("golden")
     done = subprocess.run([BUILD / "write_golden_models", folder], capture_output=True, text=True, check=True)
     return {m["name"] + (" fp8" if "fp8" in m else ""): m for m in map(json.loads, done.stdout.splitlines())}
+
+
+@pytest.fixture(scope="session")
+def cases_once(tmp_path_factory):
+    """The database of tests/cases/make_views.py, whose numbers are in views.json."""
+    path = tmp_path_factory.mktemp("cases") / "views.db"
+    db = sqlite3.connect(path)
+    for file in (*database.TABLES, *database.VIEWS):
+        db.executescript(files.shared(f"results/{file}").read_text())
+    for line in (ROOT / "tests/cases/views_facts.sql").read_text().splitlines():
+        db.execute(line)
+    db.commit()
+    db.executescript(f"PRAGMA application_id = {database.ID}; PRAGMA user_version = {database.VERSION}")
+    db.close()
+    return path
+
+
+@pytest.fixture
+def cases(cases_once, tmp_path):
+    from speclab.results import Results
+
+    return Results(shutil.copy(cases_once, tmp_path / "views.db"))

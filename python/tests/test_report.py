@@ -12,7 +12,7 @@ import subprocess
 import pytest
 from conftest import ROOT, engine, expect_golden
 
-from speclab import database, files, tables
+from speclab import files, tables
 from speclab.command import Fault, Misuse
 from speclab.exports import golden, write
 from speclab.results import Results
@@ -21,26 +21,6 @@ from speclab.words import report
 
 CASES = ROOT / "tests/cases"
 NAMES = ["none", "a|b(path=C:\\x|y\\|z)c", "`tick` _under_ *star* #1 100% $5 a&b~c^d <b>{x}", 'café 漢Ð "quoted" --dash', "tab\tnew\nline\\"]
-
-
-@pytest.fixture(scope="session")
-def cases_once(tmp_path_factory):
-    """The database of tests/cases/make_views.py, whose numbers are in views.json."""
-    path = tmp_path_factory.mktemp("cases") / "views.db"
-    db = sqlite3.connect(path)
-    for file in (*database.TABLES, *database.VIEWS):
-        db.executescript(files.shared(f"results/{file}").read_text())
-    for line in (CASES / "views_facts.sql").read_text().splitlines():
-        db.execute(line)
-    db.commit()
-    db.executescript(f"PRAGMA application_id = {database.ID}; PRAGMA user_version = {database.VERSION}")
-    db.close()
-    return path
-
-
-@pytest.fixture
-def cases(cases_once, tmp_path):
-    return Results(shutil.copy(cases_once, tmp_path / "views.db"))
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +46,7 @@ def hostile(frozen_db):
 
 def test_the_tables_are_the_reviewed_text(cases):
     """Cells, by category with the two fastest, both forms."""
-    forms = [tables.markdown(cases), tables.markdown(cases, 2, True), tables.latex(cases), tables.latex(cases, None, True)]
+    forms = [tables.markdown(cases.report), tables.markdown(cases.report, 2, True), tables.latex(cases.report), tables.latex(cases.report, None, True)]
     expect_golden("report_tables.txt", "\n----\n\n".join(forms))
 
 
@@ -90,7 +70,7 @@ def rows(text):
 
 @pytest.mark.parametrize("by_category", [False, True])
 def test_names_of_any_kind_leave_markdown_in_form(hostile, by_category):
-    text = tables.markdown(hostile, by_category=by_category)
+    text = tables.markdown(hostile.report, by_category=by_category)
     assert len(rows(text)) == len(hostile.cells) and {len(row) for row in rows(text)} == {7}  # by category: two categories and all
     for part in (r"**50% & more\_of \#it\\ (1 of 2)", r"| a\|b(path=C:\\x\|y\\\|z)c; rejection |", "| `tab new line\\; rejection` |",
                  r"\`tick\` \_under\_ \*star\* \#1 100% \$5 a&b\~c^d \<b>{x}; rejection |"):  # fmt: skip
@@ -100,13 +80,13 @@ def test_names_of_any_kind_leave_markdown_in_form(hostile, by_category):
 
 @pytest.mark.skipif(not shutil.which("cmark-gfm"), reason="no cmark-gfm")
 def test_github_reads_the_markdown(hostile):
-    html = subprocess.run(["cmark-gfm", "-e", "table"], input=tables.markdown(hostile), capture_output=True, text=True, check=True).stdout
+    html = subprocess.run(["cmark-gfm", "-e", "table"], input=tables.markdown(hostile.report), capture_output=True, text=True, check=True).stdout
     assert html.count("<td") == 7 * len(hostile.cells) and "<td>a|b(path=C:\\x|y\\|z)c; rejection</td>" in html
 
 
 @pytest.mark.parametrize("by_category", [False, True])
 def test_names_of_any_kind_leave_latex_in_form(hostile, by_category):
-    text = tables.latex(hostile, by_category=by_category)
+    text = tables.latex(hostile.report, by_category=by_category)
     plain = re.sub(r"\\[a-zA-Z]+|\\.|^%.*|\$\^\{\*\}\$", "", text, flags=re.M).replace(" & ", "")  # without commands, comments and columns
     assert not re.search('[\\\\#%~"|<>`_^$&]', plain) and plain.count("{") == plain.count("}")
     assert set(filter(lambda c: c > "\x7f", text)) == {"é"} and "café U+6F22U+00D0" in text
@@ -117,7 +97,7 @@ def test_names_of_any_kind_leave_latex_in_form(hostile, by_category):
 
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="no pdflatex")
 def test_latex_compiles(hostile, tmp_path):
-    body = tables.latex(hostile) + tables.latex(hostile, by_category=True)
+    body = tables.latex(hostile.report) + tables.latex(hostile.report, by_category=True)
     (tmp_path / "t.tex").write_text("\\documentclass{article}\\usepackage{booktabs}\\begin{document}" + body + "\\end{document}")
     subprocess.run(["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"], cwd=tmp_path, check=True, capture_output=True)
 
@@ -129,10 +109,10 @@ def test_of_many_cells_those_that_fit_a_page_are_shown(frozen_db):
     none = [cell for cell in first["cells"] if cell["baseline"]]
     many = [cell | {"run": i, "speedup": 15 - i / 10, "lossless": i <= 101} for i in range(2, 121)]
     results.__dict__["report"] = {"disturbed": "", "comparisons": [first | {"cells": none + many}]}
-    assert len(rows(tables.markdown(results))) == 120
-    assert tables.latex(results).count("\\raggedright") == 31 and tables.latex(results, 0).count("\\raggedright") == 120
-    assert "Left out: 116 more cells, 19 of them lossy, with speedups from 14.5 down to 3.00." in tables.latex(results, 3)
-    assert tables.latex(results, 3).count("\\raggedright") == 4
+    assert len(rows(tables.markdown(results.report))) == 120
+    assert tables.latex(results.report).count("\\raggedright") == 31 and tables.latex(results.report, 0).count("\\raggedright") == 120
+    assert "Left out: 116 more cells, 19 of them lossy, with speedups from 14.5 down to 3.00." in tables.latex(results.report, 3)
+    assert tables.latex(results.report, 3).count("\\raggedright") == 4
 
 
 # ---- exports
@@ -327,7 +307,7 @@ def test_without_drafts_nothing_is_golden(frozen_db, tmp_path):
 
 
 @pytest.mark.parametrize("words, says", [
-    ("--markdown --csv", "exclude each other"), ("--latex --golden x", "exclude each other"), ("--export vllm", "expected a folder"),
+    ("--latex --golden x", "exclude each other"), ("--export vllm", "expected a folder"),
     ("--export vlm out", "--export: expected one of spec-bench|vllm|sglang|nvidia|golden, or a file FORM.py"),
     ("--by-category", "--by-category goes with --markdown or --latex"), ("--latex --against 2", "--against goes with --csv and --jsonl"),
     ("--golden x --top 3", "--top is of tables"), ("--markdown x", "x: a folder is for --export only"),
@@ -339,7 +319,20 @@ def test_options_that_do_not_go_together(frozen_db, words, says):
     assert says in str(raised.value)
 
 
-def test_other_forms_are_the_engine_s(frozen_db, speclab):
-    assert speclab("report", "--db", frozen_db).out == engine("report", "--db", frozen_db)
-    assert "--jsonl" in speclab("report", "--help").out and "--export" in speclab("report", "--markdown", "--help").out
+def test_rows_for_a_machine_are_the_engine_s(frozen_db, speclab):
+    """CSV has the numbers of JSON Lines, and names in quotation marks as Python's reader takes them."""
+    with sqlite3.connect(frozen_db) as db:
+        db.execute("UPDATE run SET drafter = 'a \"quoted\"' || char(13, 10) || 'and, folded', finished = NULL WHERE id = 2")
+    lines = [json.loads(line) for line in speclab("report", "--db", frozen_db, "--jsonl").out.splitlines()]
+    table = list(csv.DictReader(io.StringIO(engine("report", "--db", frozen_db, "--csv"), newline="")))
+    for row, line in zip(table, lines, strict=True):
+        for name in row.keys() & line.keys():
+            found, expected = row[name], line[name]
+            if isinstance(expected, (int, float)):
+                assert float(found) == pytest.approx(float(expected)), name
+            else:
+                assert found.replace("\n", "\r\n") == (expected or ""), name
+        rates = [float(row[f"acceptance_{i}"]) for i in range(1, 9) if row[f"acceptance_{i}"]]
+        assert rates == pytest.approx(line["acceptance_by_position"])
+    assert lines[1]["drafter"].endswith("and, folded") and "--jsonl" in speclab("report", "--help").out
     assert speclab("report", "--db", frozen_db, "--latex", "--by-category", "--top", "1").out.count("\\raggedright") == 4

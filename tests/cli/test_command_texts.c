@@ -21,7 +21,7 @@ static const char *const commands[] = {
     "list",
     "--help",
     "run --help",
-    "report --help",
+    "report --json --help",
     "replay --help",
     "generate --help",
     "inspect --json --help",

@@ -23,7 +23,7 @@
 
 static void help_goes_to_stdout_and_usage_errors_do_not(void **state)
 {
-    const char *commands[] = { "", "generate ", "inspect ", "exact ", "features ", "list ", "run ", "report " };
+    const char *commands[] = { "", "generate ", "inspect ", "exact ", "features ", "list ", "run ", "report --csv " };
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
         struct child_result s = child_run("%s--help", commands[i]);
         child_expect_success(&s, commands[i]);
@@ -143,7 +143,7 @@ static void missing_files_and_bad_values_are_one_sentence(void **state)
     child_expect_error(2, "unknown command \"anything\"; speclab --help lists all commands", "anything");
     child_expect_error(2, "unknown command \"ilst\"; did you mean list?", "ilst");
     child_expect_error(2, "/no/such.db: no such database; `speclab run FILE.yaml --db /no/such.db` creates it",
-                       "report --db /no/such.db");
+                       "report --db /no/such.db --csv");
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         free(words[i]);
     free(file);

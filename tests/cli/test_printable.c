@@ -151,16 +151,15 @@ static void commands_print_names_as_text(void **state)
         "\4\0\0\0\0\0\0\0\33[2J";
     file_write_bytes(gguf, model, sizeof(model) - 1);
     static const char *const words[] = {
-        "report --db %s/results.db",
         "report --db %s/results.db --csv",
         "report --db %s/results.db --jsonl",
-        "report --db %s/results.db --against 2",
+        "report --db %s/results.db --json",
     };
     for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
         expect_printable(words[i], "\\u001B");
     expect_printable("run %s/e.yaml", "\\u001B[2Jx");
     expect_printable("inspect --json %s/m.gguf", "\\u001B[2J");
-    expect_printable("report --db '%s/\x1B.db'", "\\u001B.db");
+    expect_printable("report --json --db '%s/\x1B.db'", "\\u001B.db");
     expect_printable("'%s\x1B[2J'", "\\u001B[2J");
     free(yaml);
     free(gguf);

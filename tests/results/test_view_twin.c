@@ -22,8 +22,6 @@
 #include "tests/support/small_model.h"
 #include "tests/results/sample_facts.h"
 
-static bool write_golden;
-
 // ---- comparing a table
 
 static bool agrees(const struct query *q, int column, const struct json *expected)
@@ -394,40 +392,8 @@ static void json_lines_equal_plain_loops(void **state)
     free(text);
 }
 
-// ---- layout
-
-// The report at 80 and at 64 columns, and comparisons with two runs.
-static char *all_reports(struct store *s)
+int main(void)
 {
-    struct error err;
-    char *text = NULL;
-    size_t n;
-    FILE *out = open_memstream(&text, &n);
-    for (int width = 80; width >= 64; width -= 16)
-        if (!report_write(s, &(struct report_options){ .width = width }, out, &err))
-            fail_msg("%s", err.text);
-    for (int i = 0; i < 2; i++) {
-        fputs("\n\n", out);
-        if (!report_write(s, &(struct report_options){ .against = i == 0 ? "longest=2" : "8" }, out, &err))
-            fail_msg("%s", err.text);
-    }
-    fclose(out);
-    return text;
-}
-
-// The tests above check the numbers. Layout and words are compared with report.txt, which a person has reviewed.
-static void a_report_is_the_reviewed_text(void **state)
-{
-    struct cases *c = *state;
-    char *now = all_reports(c->s);
-    assert_golden_file("report.txt", now, write_golden);
-    free(now);
-}
-
-// The argument `write` rewrites report.txt, for a person to review.
-int main(int argc, char **argv)
-{
-    write_golden = argc == 2 && strcmp(argv[1], "write") == 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_column_of_every_view_equals_plain_loops),
         cmocka_unit_test(every_view_has_a_reference),
@@ -436,7 +402,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(any_two_runs_compared_equal_plain_loops),
         cmocka_unit_test(json_lines_equal_plain_loops),
         cmocka_unit_test(answers_are_joined_to_the_lines_of_the_prompt_file),
-        cmocka_unit_test(a_report_is_the_reviewed_text),
     };
     return cmocka_run_group_tests(tests, cases_open, cases_close);
 }

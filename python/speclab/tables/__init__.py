@@ -1,15 +1,16 @@
-"""tables - the report's tables to paste: Markdown for a README, LaTeX with booktabs for a paper.
+"""tables - the report's tables to paste: Markdown for a README, LaTeX with booktabs for a paper; which cells all tables
+show.
 
 A table has a row for each cell, in the order of the report, and columns of texts. The best lossless number of each
-column of speedups and lengths is bold. The figures are those of the terminal's tables.
+column of speedups and lengths is bold. The figures are those of the terminal's tables (terminal.py). It
+needs the standard library alone.
 """
 
 import re
 from dataclasses import dataclass, field
 
 from speclab.markdown import code, escaped
-from speclab.results import Results
-from speclab.shown import figure, figure_with_interval
+from speclab.shown import figure_with_interval, short, speed
 
 MIN_INTERVAL_PROMPTS = 3  # fewer prompts make the interval of a category too wide to be useful
 BLOCK, PAGE = 8, 30  # LaTeX: columns other than names that fit a page, more being in tabulars below each other; rows of
@@ -36,23 +37,25 @@ class Sheet:
     rows: list[tuple[str, bool, list[str], list[bool]]] = field(default_factory=list)
 
 
-def _speed(x: float | None) -> str:
-    if x is None:
-        return "-"
-    return f"{x:.2g}" if x >= 9999999.5 else f"{x:.{2 if x < 9.995 else 1 if x < 999.95 else 0}f}"
-
-
-def _short(x: float) -> str:
-    return ">1e4" if x >= 9999.5 else figure(x)
-
-
 def _left_out(cells: list[dict]) -> str:
     if not cells:
         return ""
     lossy = sum(not cell["lossless"] for cell in cells)
     speedups = [cell["speedup"] for cell in cells if cell["speedup"] is not None]
     words = f"{len(cells)} more cell{'s' * (len(cells) > 1)}" + (f", {lossy} of them lossy" if lossy else "")
-    return words + (f", with speedups from {_short(max(speedups))} down to {_short(min(speedups))}" if speedups else "")
+    return words + (f", with speedups from {short(max(speedups))} down to {short(min(speedups))}" if speedups else "")
+
+
+def shown(cells: list[dict], top: int | None) -> tuple[list[dict], str]:
+    """Returns those of none and the `top` cells after them, None or 0: all; and a sentence about the others, "" if
+    there are none."""
+    n = len(cells) if not top else sum(cell["baseline"] for cell in cells) + top
+    return cells[:n], _left_out(cells[n:])
+
+
+def prompts(cell: dict) -> int:
+    """Returns the number of prompts that entered its speedup, of none: tokens/s."""
+    return cell["speed_prompts" if cell["baseline"] else "paired_prompts"] or 0
 
 
 def _facts(comparison: dict, left_out: str) -> str:
@@ -90,8 +93,7 @@ def sheet(comparison: dict, top: int | None, by_category: bool) -> Sheet:
     """Returns the table of a comparison of `speclab report --json`. top: how many cells in addition to those of none;
     None or 0: all."""
     cells = comparison["cells"]
-    shown = len(cells) if not top else sum(cell["baseline"] for cell in cells) + top
-    left_out = _left_out(cells[shown:])
+    rows, left_out = shown(cells, top)
     made = Sheet(f"{comparison['title']}: {comparison['model']}, {comparison['sampling']}, batch {comparison['batch']}", _facts(comparison, left_out),
                  _DEFINITION + (_BY_CATEGORY if by_category else _OF_CELLS), [])  # fmt: skip
     if by_category:
@@ -99,15 +101,15 @@ def sheet(comparison: dict, top: int | None, by_category: bool) -> Sheet:
         shape = [(k, name) for k, _ in categories for name in ("speedup", "tokens_per_step")]
         made.columns = [(f"{c['category']} ({c['prompts']})", head) for _, c in categories for head in ("speedup", "tokens/step")]
         best = [_best(cells, *column) for column in shape]
-        texts = [[_text(cell, *column) for column in shape] for cell in cells[:shown]]
+        texts = [[_text(cell, *column) for column in shape] for cell in rows]
     else:
         made.columns = [("", head) for head in ("tokens/s", "speedup", "tokens/step", "accepted, %", "equal texts", "prompts")]
         best = [set(), _best(cells, None, "speedup"), _best(cells, None, "tokens_per_step"), set(), set(), set()]
-        texts = [[_speed(cell["tokens_per_s"]), _text(cell, None, "speedup"), _text(cell, None, "tokens_per_step"),
+        texts = [[speed(cell["tokens_per_s"]), _text(cell, None, "speedup"), _text(cell, None, "tokens_per_step"),
                   "" if cell["baseline"] else figure_with_interval(cell, "acceptance_rate", 100), cell["equal"],
                   # fmt: skip.
-                  str(cell["speed_prompts" if cell["baseline"] else "paired_prompts"] or 0)] for cell in cells[:shown]]
-    made.rows = [(cell["name"], not cell["lossless"], row, [cell["run"] in runs for runs in best]) for cell, row in zip(cells, texts, strict=False)]
+                  str(prompts(cell))] for cell in rows]
+    made.rows = [(cell["name"], not cell["lossless"], row, [cell["run"] in runs for runs in best]) for cell, row in zip(rows, texts, strict=True)]
     return made
 
 
@@ -124,10 +126,11 @@ def _markdown_sheet(s: Sheet) -> str:
     return "\n".join([*lines, "", escaped(s.facts), ""])
 
 
-def markdown(results: Results, top: int | None = None, by_category: bool = False) -> str:
-    """Returns a table for each comparison, with its settings below, and the definition of the numbers at the end."""
-    sheets = [sheet(comparison, top, by_category) for comparison in results.comparisons]
-    disturbed = results.report["disturbed"]
+def markdown(report: dict, top: int | None = None, by_category: bool = False) -> str:
+    """Returns a table for each comparison of `speclab report --json`, with its settings below, and the definition of
+    the numbers at the end."""
+    sheets = [sheet(comparison, top, by_category) for comparison in report["comparisons"]]
+    disturbed = report["disturbed"]
     text = f"{escaped(disturbed)}\n\n" if disturbed else ""
     return text + "\n".join(map(_markdown_sheet, sheets)) + (f"\n{escaped(sheets[-1].definition)}\n" if sheets else "")
 
@@ -179,11 +182,11 @@ def _latex_sheet(s: Sheet, title: str, form: str) -> str:
             + "\n\\medskip\n".join(blocks) + "\\end{table*}\n")  # fmt: skip
 
 
-def latex(results: Results, top: int | None = None, by_category: bool = False) -> str:
+def latex(report: dict, top: int | None = None, by_category: bool = False) -> str:
     """Returns a table* for each comparison. top None: the rows that fit a page; 0: all."""
-    disturbed = results.report["disturbed"]
+    disturbed = report["disturbed"]
     text = "% by speclab report --latex; needs \\usepackage{booktabs}\n" + (f"% {disturbed}\n" if disturbed else "")
-    for comparison in results.comparisons:
+    for comparison in report["comparisons"]:
         blocks = (2 * (len(comparison["cells"][0]["by_category"]) + 1) + BLOCK - 1) // BLOCK if by_category else 1
         most = max(1, PAGE // blocks) if top is None else top
         text += _latex_sheet(sheet(comparison, most, by_category), comparison["title"], "categories" if by_category else "cells")

@@ -1,118 +1,14 @@
-// report_cells.c - a comparison and its cells in words and figures: the settings, short names of the cells, their order
-// in tables.
+// report_words.c - a comparison and its cells in words: the settings, short names of the cells, their order in tables.
+#include "results/report_words.h"
+
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "core/prose.h"
 #include "results/tally.h"
-#include "results/tables/tables.h"
-
-// ---- figures
-
-// Writes three digits or more, at most seven characters; NAN: "-".
-static const char *report_figure(char to[FIGURE], double x)
-{
-    if (isnan(x))
-        snprintf(to, FIGURE, "-");
-    else if (x >= 9999999.5)
-        snprintf(to, FIGURE, "%.2g", x);
-    else
-        snprintf(to, FIGURE, "%.*f", x < 9.995 ? 2 : x < 999.95 ? 1 : 0, x);
-    return to;
-}
-
-void report_put_figure(struct text *out, int width, double x)
-{
-    char s[FIGURE];
-    text_printf(out, "%*s", width, report_figure(s, x));
-}
-
-void report_put_percent(struct text *out, int width, double share)
-{
-    char s[32] = "-";
-    if (share > 0 && share < 0.005)
-        snprintf(s, sizeof(s), "<1");
-    else if (fabs(share) > 9.99)
-        snprintf(s, sizeof(s), "?"); // the clocks are inconsistent
-    else if (!isnan(share))
-        snprintf(s, sizeof(s), "%.0f", fabs(share) < 0.005 ? 0 : 100 * share);
-    text_printf(out, "%*s", width, s);
-}
-
-void report_put_rate(struct text *out, int width, double rate)
-{
-    char s[32] = "-";
-    if (rate >= 0.995)
-        snprintf(s, sizeof(s), rate < 1 ? ">.99" : "1.0");
-    else if (rate > 0 && rate < 0.005)
-        snprintf(s, sizeof(s), "+0");
-    else if (!isnan(rate)) {
-        snprintf(s, sizeof(s), "%.2f", rate);
-        memmove(s, s + 1, strlen(s));
-    }
-    text_printf(out, "%*s", width, s);
-}
-
-const char *report_short_figure(char to[FIGURE], double x)
-{
-    if (isnan(x))
-        snprintf(to, FIGURE, "-");
-    else if (x >= 9999.5)
-        snprintf(to, FIGURE, ">1e4");
-    else
-        snprintf(to, FIGURE, "%.*f", x < 9.995 ? 2 : x < 99.95 ? 1 : 0, x);
-    return to;
-}
-
-void report_put_number(struct text *out, const struct comparison *c, int i)
-{
-    text_printf(out, "%3lld%s", (long long)c->run[i].run, c->run[i].lossless ? " " : "*");
-}
-
-void report_put_line(struct text *out, const struct comparison *c, int i, int width, const char *words)
-{
-    char label[24];
-    snprintf(label, sizeof(label), "%3lld%s", (long long)c->run[i].run, c->run[i].lossless ? "" : "*");
-    prose_paragraph(out, 5, width, label, words);
-}
-
-void report_put_interval(struct text *out, int width, const struct interval *x)
-{
-    char s[2 * FIGURE + 8] = "", low[FIGURE], high[FIGURE];
-    if (!isnan(x->low))
-        snprintf(s, sizeof(s), "[%s, %s]", report_figure(low, x->low), report_figure(high, x->high));
-    else if (!isnan(x->value))
-        snprintf(s, sizeof(s), "one prompt");
-    text_printf(out, "%*s", width, s);
-}
-
-// Returns "48.0 [39.2, 57.0]", with at most five characters a number. free() it.
-static char *report_value(struct interval x, double factor)
-{
-    const double all[] = { x.value, x.low, x.high };
-    char part[3][24];
-    for (int k = 0; k < 3; k++) {
-        const double y = factor * all[k], size = fabs(y);
-        snprintf(part[k], sizeof(part[k]), "%.*f", size < 9.995 ? 2 : size < 99.95 ? 1 : 0, size < 0.005 ? 0 : y);
-        if (size >= 99999.5)
-            snprintf(part[k], sizeof(part[k]), "%.0e", y);
-    }
-    if (!isnan(x.low))
-        return xformat("%s [%s, %s]", part[0], part[1], part[2]);
-    return xstrdup(isnan(x.value) ? "-" : part[0]);
-}
-
-void report_put_value(struct text *out, int width, struct interval x, double factor)
-{
-    char *s = report_value(x, factor);
-    text_printf(out, "%*s", width, s);
-    free(s);
-}
 
 // ---- the settings of the runs
 
@@ -155,24 +51,17 @@ char *report_decoding(const struct comparison *c)
                    (long long)c->repeats, c->repeats == 1 ? "" : "s");
 }
 
-char *report_values(const struct comparison *c, size_t field, bool numbered)
+char *report_values(const struct comparison *c, size_t field)
 {
 #define FIELD(i) (*(char *const *)((const char *)&c->run[i] + field))
     struct text words = { 0 };
     text_puts(&words, "");
     for (int i = 0; i < c->n; i++) {
-        bool seen = false, all_equal = true;
-        for (int k = 0; k < c->n; k++) {
-            bool same = strcmp(FIELD(i), FIELD(k)) == 0;
-            seen |= same && k < i;
-            all_equal &= same;
-        }
-        if (seen)
-            continue;
-        text_printf(&words, "%s%s", words.n > 0 ? "; " : "", FIELD(i));
-        for (int k = i, n = 0; k < c->n && numbered && !all_equal; k++)
-            if (strcmp(FIELD(i), FIELD(k)) == 0)
-                text_printf(&words, "%s%lld", n++ == 0 ? " in run " : ", ", (long long)c->run[k].run);
+        bool seen = false;
+        for (int k = 0; k < i; k++)
+            seen |= strcmp(FIELD(i), FIELD(k)) == 0;
+        if (!seen)
+            text_printf(&words, "%s%s", words.n > 0 ? "; " : "", FIELD(i));
     }
     return words.s;
 #undef FIELD
@@ -310,38 +199,6 @@ int *report_order(const struct comparison *c)
         order[i] = place[i].i;
     free(place);
     return order;
-}
-
-int report_shown(const struct comparison *c, const int *order, int top, int *lossy)
-{
-    int shown = 0;
-    while (shown < c->n && c->run[order[shown]].baseline)
-        shown++;
-    shown = top > 0 && c->n - shown > top ? shown + top : c->n;
-    *lossy = 0;
-    for (int i = shown; i < c->n; i++)
-        *lossy += !c->run[order[i]].lossless;
-    return shown;
-}
-
-char *report_left_out(const struct comparison *c, const int *order, int shown, int lossy)
-{
-    double high = NAN, low = NAN;
-    for (int i = shown; i < c->n; i++) {
-        high = fmax(high, c->run[order[i]].speedup.value);
-        low = fmin(low, c->run[order[i]].speedup.value);
-    }
-    if (shown == c->n)
-        return xstrdup("");
-    struct text t = { 0 };
-    char from[FIGURE], to[FIGURE];
-    text_printf(&t, "%d more cell%s", c->n - shown, c->n - shown == 1 ? "" : "s");
-    if (lossy > 0)
-        text_printf(&t, ", %d of them lossy", lossy);
-    if (!isnan(high))
-        text_printf(&t, ", with speedups from %s down to %s", report_short_figure(from, high),
-                    report_short_figure(to, low));
-    return t.s;
 }
 
 // ---- the machine
