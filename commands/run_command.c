@@ -172,7 +172,7 @@ static const char about[] =
     "database already has are not run again: after Ctrl-C, a crash or a change to the file,\n"
     "the same command resumes. Progress goes to stderr. Exit status: 130 after Ctrl-C.\n\n"
     "--again RUN, which runs a stored run again and says whether it comes out the same, is of the Python\n"
-    "package: `./run run --again 2 --help`.\n";
+    "package: `./run run --again --help`.\n";
 
 static const char examples[] = "  speclab run experiments/demo.yaml --dry-run\n"
                                "  speclab run experiments/demo.yaml --db demo.db\n"

@@ -77,6 +77,9 @@ class Options(argparse.ArgumentParser):
 
     def read(self, words: Sequence[str]) -> argparse.Namespace:
         """Reads the words after the command's. Raises Misuse."""
+        if "--help" in words[: words.index("--") if "--" in words else None]:  # also where an option's value is missing
+            self.print_help()
+            raise SystemExit(0)
         if "--" in words:  # argparse takes it for one if operands are between options; no word of a call begins with a
                           # NUL
             i = list(words).index("--")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -46,6 +45,14 @@ def test_wrong_options_say_what_was_expected(words, says):
 def test_right_options_are_read():
     got = toy().read(["a", "--limit", "3", "--all", "b", "--share=0.5", "--", "--limit", "c"])
     assert (got.limit, got.all, got.files, got.share, got.form) == (3, True, ["a", "b", "--limit", "c"], 0.5, None)
+
+
+def test_help_is_printed_where_a_value_is_missing(capsys):
+    for words in (["--limit", "--help"], ["a", "--help", "--zzz"]):
+        with pytest.raises(SystemExit):
+            toy().read(words)
+        assert "  --limit LIMIT" in capsys.readouterr().out
+    assert toy().read(["--", "--help"]).files == ["--help"]
 
 
 def test_controls_are_escaped_and_texts_stay():
