@@ -157,9 +157,8 @@ static bool read_lists(struct reading *r)
         return false;
     for (int axis = 0; axis < AXES; axis++)
         r->line[axis] = (given = place_of(r, axis)) != NULL ? given->line : 0;
-    if (settings_get(r->cells, "target") != NULL && settings_get(e->file, "target") != NULL)
-        return settings_fail(r->err, settings_get(r->cells, "target"),
-                             "cells.target: \"target\" is also given on line %d",
+    if ((given = settings_get(r->cells, "target")) != NULL && settings_get(e->file, "target") != NULL)
+        return settings_fail(r->err, given, "cells.target: \"target\" is also given on line %d",
                              settings_get(e->file, "target")->line);
     for (int i = 0; zip != NULL && i < (zips ? zip->n : 1); i++)
         if (!read_zip(r, zips ? zip->item[i] : zip))
@@ -260,11 +259,6 @@ static bool match_list(const struct reading *r, int axis, const struct settings 
     return ok;
 }
 
-static bool names_drafters(const struct settings *item)
-{
-    return item != NULL && settings_get(item, "drafter") != NULL;
-}
-
 // by: for each cell of the product the first item that leaves it out, those that name drafters before others; NULL:
 // none does. No item can leave out cells that were added.
 static bool exclude_item(const struct reading *r, const struct settings *item, const struct settings **by)
@@ -284,7 +278,7 @@ static bool exclude_item(const struct reading *r, const struct settings *item, c
         bool all = e->has[i] && !was_added(e, c);
         for (int axis = 0; axis < AXES; axis++)
             all = all && match[axis][c.axis[axis]];
-        if (all && (by[i] == NULL || (names_drafters(item) && !names_drafters(by[i]))))
+        if (all && (by[i] == NULL || (settings_get(item, "drafter") != NULL && settings_get(by[i], "drafter") == NULL)))
             by[i] = item;
         found += all;
     }
@@ -315,7 +309,7 @@ static bool read_cells(struct reading *r)
     add_baselines(e);
     for (int i = 0; ok && i < n; i++) {
         const struct cell c = cell_numbered(e, i);
-        if (e->has[i] && names_drafters(by[i]))
+        if (e->has[i] && settings_get(by[i], "drafter") != NULL)
             ok = settings_fail(
                 r->err, by[i],
                 "exclude: leaves out none, with which other drafters are compared that stay (%s, batch %s, "

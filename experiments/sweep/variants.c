@@ -27,6 +27,14 @@ static bool has_space(struct reading *r, const struct settings *s, const struct 
            settings_fail(r->err, s, "%s: expected at most %d values, found more", r->what, MAX_VARIANTS);
 }
 
+static bool expand_all(struct reading *r, const struct settings *list, struct settings *to)
+{
+    for (int i = 0; i < list->n; i++)
+        if (!expand(r, list->item[i], to))
+            return false;
+    return true;
+}
+
 // ---- any
 
 static bool expand_any(struct reading *r, const struct settings *s, struct settings *to)
@@ -38,10 +46,7 @@ static bool expand_any(struct reading *r, const struct settings *s, struct setti
     if (any->kind != SETTINGS_LIST || any->n == 0)
         return settings_fail(r->err, any, "any: expected a list of values, as in {any: [1, 2, 4]}, found %s",
                              any->kind == SETTINGS_LIST ? "an empty one" : settings_described(any));
-    for (int i = 0; i < any->n; i++)
-        if (!expand(r, any->item[i], to))
-            return false;
-    return true;
+    return expand_all(r, any, to);
 }
 
 // ---- ranges
@@ -126,9 +131,11 @@ static struct settings *values_of(struct reading *r, const struct settings *s, i
     return NULL;
 }
 
-// Returns s with one value of each of its items.
+// Returns s with one value of each of its items. A scalar has none.
 static struct settings *variant_of(const struct settings *s, struct settings *const *values, int number)
 {
+    if (s->kind == SETTINGS_SCALAR)
+        return settings_copy(s);
     struct settings *to = settings_at(s->kind == SETTINGS_LIST ? settings_list() : settings_map(), s);
     int left = 1;
     for (int i = 0; i < s->n; i++)
@@ -174,23 +181,17 @@ static bool expand(struct reading *r, const struct settings *s, struct settings 
         return expand_any(r, s, to);
     if (settings_get(s, "from") != NULL || settings_get(s, "to") != NULL)
         return expand_range(r, s, to);
-    if (s->kind != SETTINGS_SCALAR)
-        return expand_items(r, s, to);
-    if (!has_space(r, s, to, 1))
-        return false;
-    settings_append(to, settings_copy(s));
-    return true;
+    return expand_items(r, s, to);
 }
 
 struct settings *variants_read(const struct settings *s, const char *what, struct error *err)
 {
     struct reading r = { .what = what, .err = err };
     struct settings *to = settings_at(settings_list(), s);
-    const bool list = s->kind == SETTINGS_LIST;
-    bool ok = !list || s->n > 0 || settings_fail(err, s, "%s: expected at least one value, found an empty list", what);
-    for (int i = 0; ok && i < (list ? s->n : 1); i++)
-        ok = expand(&r, list ? s->item[i] : s, to);
-    if (ok)
+    const bool list = s->kind == SETTINGS_LIST,
+               ok = !list || s->n > 0 ||
+                    settings_fail(err, s, "%s: expected at least one value, found an empty list", what);
+    if (ok && (list ? expand_all : expand)(&r, s, to))
         return to;
     settings_free(to);
     return NULL;
