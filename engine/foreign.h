@@ -127,3 +127,5 @@ int32_t speclab_foreign_pick(void *self, int32_t node, const double *weight);
 // it is refused.
 int32_t speclab_register_foreign_drafter(const struct foreign_drafter *d);
 int32_t speclab_register_foreign_rule(const struct foreign_rule *r);
+struct rule;
+bool rule_is_foreign(const struct rule *r); // it was registered so

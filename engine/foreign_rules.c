@@ -91,6 +91,11 @@ static void foreign_verify(const struct rule *rule, const struct draft *d, struc
         verification_path(out, d, decision.last, decision.chosen);
 }
 
+bool rule_is_foreign(const struct rule *r)
+{
+    return r->verify == foreign_verify;
+}
+
 static bool add_rule(const struct foreign_type *type, struct error *err)
 {
     const struct foreign_rule *of = type->of;

@@ -138,17 +138,25 @@ class Drafter:
 class Verified:
     """The draft that a rule decides about. Node 0 is the root."""
 
-    __slots__ = ("tokens", "parents", "how")
+    __slots__ = ("tokens", "parents", "how", "_children")
 
     def __init__(self, tokens: np.ndarray, parents: np.ndarray, how: np.ndarray):
         self.tokens, self.parents, self.how = tokens, parents, how
+        self._children: list[list[int]] | None = None
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     def children(self, node: int) -> list[int]:
         """Nodes in the order in which they are tried."""
-        return np.flatnonzero(self.parents == node).tolist()
+        if not 0 <= node < len(self):
+            raise Wrong(f"expected a node from 0 to {len(self) - 1}, found {node}")
+        if self._children is None:
+            parents = self.parents.tolist()
+            self._children = [[] for _ in parents]
+            for child in range(1, len(parents)):
+                self._children[parents[child]].append(child)
+        return self._children[node][:]
 
 
 class Rule:

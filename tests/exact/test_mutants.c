@@ -27,7 +27,7 @@ static const char *const misreport_names[MISREPORTS] = {
     [PADDING_IN_ROW] = "never samples padding but reports a row with mass on it",
 };
 
-static const struct sweep_size sweep_size = { 9, 9, 260 };
+static const struct sweep_size sweep_size = { 9, 9, 260, NULL };
 
 static void reimplemented_rules_are_exact(void **state)
 {

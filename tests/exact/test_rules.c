@@ -16,7 +16,7 @@
 #define FLAW 1e-6
 
 // Takes about a minute under the sanitizers; `speclab exact --rules` enumerates more.
-static const struct sweep_size sweep_size = { 30, 12, 260 };
+static const struct sweep_size sweep_size = { 30, 12, 260, NULL };
 
 // ---- the law
 
@@ -51,6 +51,24 @@ static void exact_rules_keep_the_targets_distribution(void **state)
         if (why != NULL)
             fail_msg("%s is marked exact, but %s", rules[i]->name, why);
     }
+}
+
+static int64_t reported, announced;
+
+static void note_progress(int64_t done, int64_t all)
+{
+    assert_int_equal(done, ++reported);
+    assert_true(announced == 0 || all == announced);
+    announced = all;
+}
+
+static void progress_comes_with_every_instance(void **state)
+{
+    const struct sweep_size size = { 2, 1, 30, note_progress };
+    const struct law_result f = law_sweep(rule_named("match"), NULL, NULL, size, ROUNDING);
+    assert_true(f.instances > 20);
+    assert_int_equal(reported, f.instances);
+    assert_int_equal(announced, f.instances);
 }
 
 // ---- rules that must not pass
@@ -436,6 +454,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_rules_keep_the_targets_distribution),
+        cmocka_unit_test(progress_comes_with_every_instance),
         cmocka_unit_test(a_lossy_rule_marked_exact_is_refused),
         cmocka_unit_test(lossy_rules_are_detected),
         cmocka_unit_test(trials_multiply_to_the_end_probability),

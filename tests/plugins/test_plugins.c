@@ -303,7 +303,7 @@ static void options_are_checked(void **state)
 static void the_rule_is_proven_by_enumeration(void **state)
 {
     (void)state;
-    const struct sweep_size size = { 4, 1, 260 };
+    const struct sweep_size size = { 4, 1, 260, NULL };
     const struct rule *first = rule_named("first");
     for (int longest = 1; longest <= 2; longest++) {
         struct law_result f = law_sweep(first, &longest, NULL, size, 1e-12);

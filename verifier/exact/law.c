@@ -205,29 +205,40 @@ static int64_t drafts_of(const struct shape *s, int vocab)
     return drafts;
 }
 
+static int instances_of(const struct rule *rule, const struct shape *s, enum proposal_mix mix, int vocab,
+                        const struct sweep_size *e)
+{
+    const bool fits = takes_missing(rule->takes, kinds(s, mix)) == 0 && drafts_of(s, vocab) <= e->drafts;
+    return !fits ? 0 : is_chain(s) ? e->chains : e->trees;
+}
+
 struct law_result law_sweep(const struct rule *rule, const void *options, const struct drafter_flaw *flaw,
                             struct sweep_size e, double enough)
 {
     struct law_result worst = { .sound = true };
-    for (size_t s = 0; s < sizeof(shapes) / sizeof(*shapes); s++)
-        for (int mix = 0; mix < PROPOSAL_MIXES; mix++)
-            for (int vocab = 2; vocab <= LAW_VOCAB; vocab++) {
-                const struct shape *shape = &shapes[s];
-                if (takes_missing(rule->takes, kinds(shape, (enum proposal_mix)mix)) != 0 ||
-                    drafts_of(shape, vocab) > e.drafts)
-                    continue;
-                for (int i = 0; i < (is_chain(shape) ? e.chains : e.trees); i++) {
-                    uint64_t seed = (((uint64_t)s * 16 + (uint64_t)mix) * 16 + (uint64_t)vocab) * 65536 + (uint64_t)i;
-                    struct instance in = instance_create(shape->widths, shape->levels, vocab, (enum proposal_mix)mix,
-                                                         (enum family)(i % (FAMILIES + 1)), seed);
-                    in.flaw = flaw;
-                    struct law_result f = law_examine(&in, rule, options);
-                    worse_of(&worst, &f);
-                    instance_free(&in);
-                    if (worst.distance > enough || worst.failed != NULL)
-                        return worst;
-                }
+    enum { SHAPES = sizeof(shapes) / sizeof(*shapes), CONFIGURATIONS = SHAPES * PROPOSAL_MIXES * (LAW_VOCAB - 1) };
+    int64_t all = 0;
+    for (int counts = 1; counts >= 0; counts--)
+        for (int k = 0; k < CONFIGURATIONS; k++) {
+            const int s = k / (PROPOSAL_MIXES * (LAW_VOCAB - 1)), mix = k / (LAW_VOCAB - 1) % PROPOSAL_MIXES,
+                      vocab = 2 + k % (LAW_VOCAB - 1);
+            const struct shape *shape = &shapes[s];
+            const int n = instances_of(rule, shape, (enum proposal_mix)mix, vocab, &e);
+            all += counts * n;
+            for (int i = 0; i < n && counts == 0; i++) {
+                uint64_t seed = (((uint64_t)s * 16 + (uint64_t)mix) * 16 + (uint64_t)vocab) * 65536 + (uint64_t)i;
+                struct instance in = instance_create(shape->widths, shape->levels, vocab, (enum proposal_mix)mix,
+                                                     (enum family)(i % (FAMILIES + 1)), seed);
+                in.flaw = flaw;
+                struct law_result f = law_examine(&in, rule, options);
+                worse_of(&worst, &f);
+                instance_free(&in);
+                if (worst.distance > enough || worst.failed != NULL)
+                    return worst;
+                if (e.progress != NULL)
+                    e.progress(worst.instances, all);
             }
+        }
     return worst;
 }
 

@@ -39,6 +39,7 @@ double law_distance(const struct instance *in, double *mass, double *own);
 struct sweep_size {
     int chains, trees;
     int64_t drafts;
+    void (*progress)(int64_t done, int64_t all); // is called after each instance; NULL: nobody
 };
 
 // Examines every shape, proposal mix, vocabulary and family of rows that the rule takes, and stops at the first
