@@ -250,16 +250,14 @@ def carry(capability):
     subprocess.run(["cmake", "--build", build, "--target", *names], check=True)
     subprocess.run(["nvcc", "-O3", "-std=c++17", f"-arch=sm_{capability}", "-o", build / "probe", HERE / "dev/gpu/probe.cu"], check=True)
     (folder / "lib").mkdir(parents=True)
-    linked = {name: os.readlink(build / name) for name in names if (build / name).is_symlink()}  # a test's name is a link to the program of its folder
-    for name, program in linked.items():
-        (folder / name).symlink_to(program)
-    for name in {*names, "probe", *linked.values()} - linked.keys():
-        subprocess.run(["strip", "-o", folder / name, build / name], check=True)
+    linked = {name: os.readlink(build / name) for name in names if (build / name).is_symlink()}
+    for name in {*names, "probe", *linked.values()}:
+        os.symlink(linked[name], folder / name) if name in linked else subprocess.run(["strip", "-o", folder / name, build / name], check=True)
     loaded = subprocess.run(["ldd", *(folder / name for name in names)], capture_output=True, text=True, check=True).stdout
     for library in set(re.findall(r" => (/\S+) ", loaded)):
         if not BESIDE.search(library):
             shutil.copy(library, folder / "lib")
-    # The kernels are in every program: a dictionary as large as several of them keeps one copy.
+    # A dictionary as large as several programs keeps one copy of the kernels.
     subprocess.run(["tar", "-C", folder, "-I", "xz --lzma2=mode=fast,mf=hc4,nice=32,dict=64MiB", "-cf", CARRY / "programs.tar.xz", "."], check=True)
     shutil.rmtree(folder)
     if of_sources != sources_hash():

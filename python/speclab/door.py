@@ -187,7 +187,7 @@ class Entry:
             raise Fault(f"{self.file}:{plugins.line(self.kind)}: {self.report.why.decode(errors='replace')}")
 
 
-_DTYPES = {t: np.dtype(t) for t in (c.c_int32, c.c_float, c.c_double, c.c_uint8)}  # finding one takes longer than using it
+_DTYPES = {t: np.dtype(t) for t in (c.c_int32, c.c_float, c.c_double, c.c_uint8)}  # found once, as that takes longer
 
 
 def view(address: int, n: int, type_: Any) -> np.ndarray:

@@ -43,7 +43,7 @@ stand_in bin/ctest <<<'echo "1/1 Test #1: test_x ... Passed 0.10 sec"; echo "cte
 stand_in bin/dpkg-query <<<'for name; do echo "$name install ok installed"; done'
 stand_in bin/apt-cache <<<'true'
 stand_in bin/nvidia-smi <<<'echo "No devices were found"; exit 6'
-sum=$(sed -n 's/^ *local sum=\([0-9a-f]*\)$/\1/p' run)
+sum=$(sed -n 's/^ *local sum=\([0-9a-f]*\)$/\1/p' dev/models.sh)
 stand_in bin/sha256sum <<<"echo $sum"
 started=$XDG_CACHE_HOME/speclab/python-${sum:0:12}
 stand_in "$started/bin/python" <<END

@@ -15,7 +15,7 @@ not_run() { [ ! -e "$bait" ] || fail "$1: code of a package was run that was not
 # A copy of the scripts, on a machine that has every Debian package, with a program that is built.
 copy=$to/copy bin=$to/bin
 mkdir -p "$copy/python/training" "$copy/build/release" "$bin"
-cp "$source/run" "$copy"
+cp -r "$source/run" "$source/dev" "$copy"
 cp -r "$source/requirements" "$copy"
 cp "$source/python/training/environment" "$copy/python/training"
 # shellcheck disable=SC2016
