@@ -39,7 +39,7 @@ def test_what_is_special_about_a_model_is_said():
 
 
 def test_bench_alone_prints_tables_and_its_help_has_all_options(speclab, tiny, tmp_path):
-    done = speclab("bench", tiny, *QUICK, "--rows", "1,2", "--prefill", "16", "--db", "x.db")
+    done = speclab("bench", *QUICK, "--rows", "1,2", "--prefill", "16", "--db", "x.db", "--", tiny)
     assert done.status == 0 and "\nPasses of n rows after 8 cached tokens" in done.out and "\nPrompt of 16 tokens: " in done.out, done
     with sqlite3.connect(tmp_path / "x.db") as db:
         assert db.execute("SELECT count(*) FROM bench_time WHERE peer = 0").fetchone()[0] >= 3

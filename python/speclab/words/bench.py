@@ -28,6 +28,8 @@ from speclab.shown import figure
 
 Row = dict[str, Any]
 SUBJECT = ("what", "context", "slots", "n")
+SPREADS = {"ns": {"rounds": "rounds", "median": "median_ns", "low_quartile": "low_ns", "high_quartile": "high_ns", "min": "min_ns", "max": "max_ns"},
+           "ratio": {"rounds": "rounds", "median": "ratio", "low_quartile": "ratio_low", "high_quartile": "ratio_high"}}  # fmt: skip
 SQL = """SELECT placement, what, context, slots, n, peer, rounds, median_ns, low_ns, high_ns, min_ns, max_ns, ratio, ratio_low, ratio_high
          FROM bench_pass WHERE bench = ? ORDER BY placement, what, context, peer, slots, n"""
 # Seconds: after its work an engine's threads may spin for some milliseconds before they sleep (libgomp's for about 15).
@@ -264,8 +266,9 @@ def tables(j: Row) -> str:
 
 def _help(o: Options) -> str:
     """Returns the engine's help, then that of the options here."""
-    own = "".join(f"  {' '.join([a.option_strings[0], a.metavar or '']):<25} {a.help}\n" for a in o._actions if a.help not in (SUPPRESS, None) and a.dest != "help")
-    return engine.call("bench", "--json", "--help") + "\nBeside other engines on the same file, in the same rounds:\n" + own
+    own = [(f"{a.option_strings[0]} {a.metavar or ''}", a.help) for a in o._actions if a.help not in (SUPPRESS, None) and a.dest != "help"]
+    text = "".join(f"  {name:<25} {about}\n" for name, about in own)
+    return engine.call("bench", "--json", "--help") + "\nBeside other engines on the same file, in the same rounds:\n" + text
 
 
 def _options() -> Options:
@@ -299,7 +302,7 @@ def _measure(words: list[str], turns: Turns) -> tuple[int, Row]:
     ours, theirs = socket.socketpair()
     announced = [theirs.fileno()] if turns.peers else []
     with tempfile.TemporaryFile() as out, ours:  # no pipe, which would be full before the engine's last turn has ended
-        child = subprocess.Popen([files.program(), "bench", *words, "--json", *(f"--turns={fd}" for fd in announced)], pass_fds=announced,
+        child = subprocess.Popen([files.program(), "bench", "--json", *(f"--turns={fd}" for fd in announced), *words], pass_fds=announced,
                                  stdout=out, preexec_fn=end_with_parent)  # fmt: skip
         theirs.close()
         try:
@@ -361,22 +364,8 @@ def _with_peers(j: Row, rows: list[Row], turns: Turns) -> str:
                          for i in range(len(turns.peers)) if m["what"] != "draft_step"]  # fmt: skip
     for p in j["placements"]:
         for m in p["medians"]:
-            m["peers"] = [
-                {
-                    "ns": {
-                        "rounds": r["rounds"],
-                        "median": r["median_ns"],
-                        "low_quartile": r["low_ns"],
-                        "high_quartile": r["high_ns"],
-                        "min": r["min_ns"],
-                        "max": r["max_ns"],
-                    },
-                    "ratio": {"rounds": r["rounds"], "median": r["ratio"], "low_quartile": r["ratio_low"], "high_quartile": r["ratio_high"]},
-                }
-                # fmt: skip.
-                for r in rows
-                if r["peer"] and r["placement"] == p["placement"] and all(m[k] == r[k] for k in SUBJECT)
-            ]
+            own = [r for r in rows if r["peer"] and r["placement"] == p["placement"] and all(m[k] == r[k] for k in SUBJECT)]
+            m["peers"] = [{of: {key: r[column] for key, column in columns.items()} for of, columns in SPREADS.items()} for r in own]
     return json.dumps(j)
 
 
@@ -394,7 +383,7 @@ def main(words: list[str]) -> int:
         for command in commands:
             peers.append(Peer(*command))
             ends.callback(peers[-1].close)
-        status, measured = _measure([*rest, *(["--db", db] if db else [])], turns)
+        status, measured = _measure([*([f"--db={db}"] if db else []), *rest], turns)
         if status == 0:
             rows = _stored(db, turns) if commands else []
             if given.json:
