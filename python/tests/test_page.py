@@ -289,7 +289,8 @@ def test_a_figure_of_one_s_own_is_a_file(few, tmp_path, text, says):
 
 
 @pytest.mark.parametrize("words, status, says", [
-    (["--html", "x.html", "--csv"], 2, "exclude each other"), (["--experiment", "other", "--html", "x.html"], 2, 'no experiment "other" in it'),
+    (["--html", "x.html", "--latex"], 2, "exclude each other"),
+    (["--experiment", "other", "--html", "x.html"], 2, 'no experiment "other" in it'),
     (["--html", "no/folder/x.html"], 1, "cannot be written"), (["--svg", "small.db/x"], 1, "small.db/x: could not be created"),
     (["--pdf", "small.db"], 1, "small.db: could not be created: File exists"),
     (["--figure", "own.py"], 2, "--figure goes with --html, --svg and --pdf"),
@@ -301,7 +302,8 @@ def test_bad_input_is_a_sentence(few, tmp_path, words, status, says):
 
 
 @pytest.mark.parametrize("line, says", [
-    ('{"of": "mean", "a": [1]}', '"of": expected rate, ratio, ratio_of_ratios, difference or change, found "mean"'), ("[1]", "expected a JSON object"),
+    ('{"of": "mean", "a": [1]}', '"of": expected rate, ratio, ratio_of_ratios, difference or change, found "mean"'),
+    ("[1]", "expected a JSON object"),
     ('{"of": "ratio", "a": [1]}', '"b": expected a list of numbers, found nothing'), ("{", ":2:"),
     ('{"of": "ratio", "a": [1], "b": [1, 2]}', '"b": expected 1 numbers'),
     ('{"of": "ratio", "a": ["x"], "b": [1]}', '"a": expected numbers, found a text'),

@@ -46,7 +46,8 @@ def hostile(frozen_db):
 
 def test_the_tables_are_the_reviewed_text(cases):
     """Cells, by category with the two fastest, both forms."""
-    forms = [tables.markdown(cases.report), tables.markdown(cases.report, 2, True), tables.latex(cases.report), tables.latex(cases.report, None, True)]
+    report = cases.report
+    forms = [tables.markdown(report), tables.markdown(report, 2, True), tables.latex(report), tables.latex(report, None, True)]
     expect_golden("report_tables.txt", "\n----\n\n".join(forms))
 
 

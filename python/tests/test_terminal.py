@@ -68,7 +68,7 @@ def test_lines_are_wrapped_by_characters():
 def test_names_of_any_length_and_extreme_numbers_fit_80_columns(report):
     def change(value):
         for i, comparison in enumerate(value["comparisons"]):
-            comparison |= {key: "é€" * 150 for key in ("title", "target", "common")} | {"sampling": "an option=[1, 2], " * 40}
+            comparison |= dict.fromkeys(("title", "target", "common"), "é€" * 150) | {"sampling": "an option=[1, 2], " * 40}
             for c in comparison["cells"]:
                 c |= {"name": "an option with cafés=[1, 2, 3], " * 40, "drafter": "é€" * 150, "rule": "x " * 90, "machine": f"m{c['run']} " * 30}
                 for of in c["by_category"]:
@@ -91,7 +91,8 @@ def test_controls_in_names_are_escaped(cases, within):
 
 def test_the_deviation_of_a_rule_is_warned_of_when_it_is_large(report):
     """One rejection of probability 1/500 is 22 standard deviations, and no reason to warn."""
-    for accepted, expected, variance, warns in (100, 75, 16, False), (100, 75, 25, False), (126, 100, 26, True), (700, 1000, 900, True), (3, 1, 0.04, False):
+    cases = (100, 75, 16, False), (100, 75, 25, False), (126, 100, 26, True), (700, 1000, 900, True), (3, 1, 0.04, False)
+    for accepted, expected, variance, warns in cases:
         z = (accepted - expected) / variance**0.5
         change = {"accepted_uncut": float(accepted), "expected_tokens": float(expected), "z": z}
         text = report(lambda value, change=change: cell(value, 2).update(change))

@@ -301,7 +301,7 @@ def _differences(a: Cell, b: Cell) -> Iterator[str]:
 
 def against(value: dict, rows: list[dict]) -> str:
     """Returns the table of runs compared with one. rows: what `speclab report --against RUN --jsonl` prints."""
-    cells = {cell["run"]: comparison | cell | {"sampling": comparison["sampling"]} for comparison in value["comparisons"] for cell in comparison["cells"]}
+    cells = {cell["run"]: c | cell | {"sampling": c["sampling"]} for c in value["comparisons"] for cell in c["cells"]}
     other = cells[rows[0]["against"]]
     lines = [paragraph(f"Compared with run {other['run']}: {other['drafter']}; {other['rule']} ({other['experiment']}, {other['sampling']},"
                        f" batch {other['batch']})", _WIDE),

@@ -21,13 +21,14 @@ def _options() -> Options:
     o = Options("report", "Reports the results in a database: for each cell tokens/s, speedup over the baseline `none` in the same\n"
                           "paired runs, tokens per step, acceptance rate by position, time to first token, shares of time, and\n"
                           "whether the texts equal those of `none`. Intervals are 95 %, with prompts as the sample.",
-                "  ./run report --db demo.db\n  ./run report --db demo.db --against 2\n  ./run report --db demo.db --experiment demo --csv > demo.csv\n"
+                "  ./run report --db demo.db\n  ./run report --db demo.db --against 2\n"
+                "  ./run report --db demo.db --experiment demo --csv > demo.csv\n"
                 "  ./run report --db demo.db --latex --by-category > table.tex\n  ./run report --db demo.db --html demo.html --svg figures\n"
                 "  ./run report --db demo.db --export vllm results\n")  # fmt: skip
     o.option("--db", metavar="FILE", default="results.db", help="database; default: results.db")
     o.option("--experiment", metavar="NAME", help="experiment to report; default: all")
-    o.option("--against", metavar="RUN", help="compare every other run of the same prompts with this one, pairwise: its number in the column `run`, or"
-             " a part of the name of its drafter")  # fmt: skip
+    o.option("--against", metavar="RUN", help="compare every other run of the same prompts with this one, pairwise: its number in the column `run`,"
+             " or a part of the name of its drafter")  # fmt: skip
     o.option("--top", metavar="N", type=integer(0, 1000000), help="only the N fastest cells of each comparison, beside none's; 0: all;"
              " default: all, but 10 of more than 100 cells, and in LaTeX what fits a page")  # fmt: skip
     o.flag("--details", help="the tables of each comparison also of more than 100 cells")
