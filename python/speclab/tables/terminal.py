@@ -72,10 +72,12 @@ def _sentences(cells: list[Cell], title: str, words_of: Callable[[Cell], str]) -
             yield paragraph(words, 80, 5, _number(cell).rstrip())
 
 
+def _name(c: Cell) -> str:
+    return f"{c['drafter']}; {c['rule']}" + " - LOSSY" * (not c["lossless"]) + " - INFLATED TARGET" * c["marked_inflated"]
+
+
 def _legend(c: Cell) -> str:
-    marks = " - LOSSY" * (not c["lossless"]) + " - INFLATED TARGET" * c["marked_inflated"]
-    unfinished = f" - UNFINISHED, {c['sequences']} text{'s' * (c['sequences'] != 1)} so far"
-    return f"{c['drafter']}; {c['rule']}{marks}{unfinished * (not c['finished'])}"
+    return _name(c) + f" - UNFINISHED, {c['sequences']} text{'s' * (c['sequences'] != 1)} so far" * (not c["finished"])
 
 
 def _lacking(c: Cell) -> str:
@@ -289,14 +291,7 @@ def report(value: dict, db: Connection, top: int | None, details: bool) -> str:
 # ---- any two runs
 
 _WIDE = 97
-
-
-def _differences(a: Cell, b: Cell) -> Iterator[str]:
-    """Yields what a cell's name has, and the settings in which it differs from the other's."""
-    yield f"{a['drafter']}; {a['rule']}{' - LOSSY' * (not a['lossless'])}{' - INFLATED TARGET' * a['marked_inflated']}"
-    for key, words in {"model": "target ", "sampling": "", "batch": "batch ", "experiment": "experiment "}.items():
-        if a[key] != b[key]:
-            yield f"{words}{a[key]}"
+_SETTINGS = {"model": "target ", "sampling": "", "batch": "batch ", "experiment": "experiment "}  # named where they differ
 
 
 def against(value: dict, rows: list[dict]) -> str:
@@ -312,8 +307,9 @@ def against(value: dict, rows: list[dict]) -> str:
     for row in rows:
         cell = cells[row["run"]]
         numbers = "".join(f"{figure_with_interval(row, name, factor):>{n}}" for name, factor, n in columns)
-        by_prompt = [] if row["in_pairs"] else ["by prompt: in no pair with it"]
-        lines += [f"{_number(cell):>5}{numbers}{row['prompts']:7}", paragraph("; ".join([*_differences(cell, other), *by_prompt]), _WIDE, 8)]
+        words = [_name(cell), *(f"{word}{cell[key]}" for key, word in _SETTINGS.items() if cell[key] != other[key])]
+        words += [] if row["in_pairs"] else ["by prompt: in no pair with it"]
+        lines += [f"{_number(cell):>5}{numbers}{row['prompts']:7}", paragraph("; ".join(words), _WIDE, 8)]
     lines += ["", paragraph("Each run over the one above, or less it, with 95 % intervals by prompt (docs/results.md). tokens/s: decode. Pairs: over"
                             " the texts that both decoded in the same paired runs, so that the machine's state cancels; by prompt: over all texts of"
                             " the prompts that both have.", _WIDE)]  # fmt: skip
