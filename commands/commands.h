@@ -18,7 +18,6 @@ int command_run(int argc, char **argv);      // run_command.c
 int command_report(int argc, char **argv);   // report.c
 int command_replay(int argc, char **argv);   // replay_command.c
 int command_generate(int argc, char **argv); // generate.c
-int command_features(int argc, char **argv); // features/features.c
 int command_inspect(int argc, char **argv);  // inspect.c
 int command_bench(int argc, char **argv);    // bench/bench_command.c
 int command_list(int argc, char **argv);     // list_command.c

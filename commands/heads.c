@@ -5,7 +5,7 @@
 
 #include "commands/command_line.h"
 #include "commands/commands.h"
-#include "commands/features/texts.h"
+#include "commands/texts.h"
 #include "core/error.h"
 #include "core/files/json_lines.h"
 #include "core/json.h"

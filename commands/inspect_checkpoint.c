@@ -163,6 +163,7 @@ static void set_config(struct json *j, const struct model_config *c)
 {
     const struct architecture *a = c->architecture;
     json_add(j, JSON("path", c->path), JSON("architecture", c->architecture->name),
+             JSON("model_type", c->architecture->model_type),
              JSON("wrapper", c->wrapper != NULL ? c->wrapper->model_type : NULL), JSON("inflated_from", c->inflated),
              JSON("quantized_from", c->quantized), JSON("chat_template", c->chat_template));
     json_add(j, JSON("layers", c->layers), JSON("width", c->width), JSON("heads", c->heads),

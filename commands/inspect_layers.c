@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "commands/features/texts.h"
+#include "commands/texts.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/files/input.h"

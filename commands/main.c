@@ -34,7 +34,6 @@ static const struct {
     { "inspect", "a model's shape, tokenizer and cost; token ids and probabilities of texts", command_inspect },
     { "bench", "time passes of n rows on this machine", command_bench },
     { "exact", "check rules exactly, and test the texts of an experiment for bias", command_exact },
-    { "features", "write what a trained head, or the drafter rest, reads of texts", command_features },
     { "heads", "accuracy of drafters on the target's texts, by depth and rank", command_heads },
     { "list", "list drafters, rules and sampling stages with their options", command_list },
 };
@@ -70,6 +69,7 @@ static const struct {
     { "inspect", NULL, "--checkpoint --detokenize --json --score --tokenize", NULL },
     { "merge", NULL, NULL, "put databases of shards or of several machines into one" },
     { "distill", NULL, NULL, "let a model write training text for its drafters" },
+    { "features", NULL, NULL, "write what a trained head, or the drafter rest, reads of texts" },
     { "import", NULL, NULL, "prompts of published datasets (Spec-Bench, GSM8K, ..) for experiments" },
     { "run", "--again", NULL, "a stored run again: does it come out the same? --again" },
     { "report", NULL, "--csv --jsonl --json --intervals",
@@ -174,11 +174,11 @@ static int fail_tool(int i, int argc, char **argv)
         option);
 }
 
-// What is printed has names of files, models and databases in it. The text of a model and binary data stay as they are.
+// What is printed has names of files, models and databases in it. The text of a model stays as it is.
 static void make_stdout_printable(const char *command)
 {
     FILE *f = NULL;
-    if (strcmp(command, "generate") != 0 && strcmp(command, "features") != 0)
+    if (strcmp(command, "generate") != 0)
         f = printable_stream(STDOUT_FILENO);
     if (f != NULL)
         stdout = f;

@@ -73,7 +73,7 @@ readme_drafters() {
     if ! [ -e "$cache/smollm2-135m-chat.store" ]; then
         "$here/run" distill $one --invent 4000 --tokens 400000 --temperatures 0,0.7 --out "$texts" \
                 --exclude "$here/experiments/data/spec_bench.jsonl" --exclude "$here/experiments/data/prompts.jsonl"
-        program datastore $one "$texts" --out "$cache/smollm2-135m-chat.store"
+        "$here/run" features $one "$texts" --datastore "$cache/smollm2-135m-chat.store"
     fi
     [ -e "$cache/smollm2-1b.gguf" ] ||
         (tool inflate $one --width 2304 --hidden 2816 --heads 32 --kv-heads 8 --out "$cache/smollm2-1b.gguf")

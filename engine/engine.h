@@ -37,9 +37,10 @@ struct drafter_type;
 struct model;
 struct rule;
 struct settings;
+struct weights;
 
 // TARGET_ROWS: max rows of a pass that suits one slot: any draft (MAX_NODES), and prompts in large chunks.
-// SCORE_ROWS: rows of a pass of speclab_score, enough to amortize reading the weights.
+// SCORE_ROWS: rows of a pass that suits `inspect --score`, enough to amortize reading the weights.
 enum { TARGET_ROWS = 512, SCORE_ROWS = 128, TARGET_ENDS = MAX_ENDS + 1, MAX_THREADS = 1024 };
 
 // ---- the target (target.c)
@@ -55,10 +56,11 @@ struct speclab_target {
     struct error no_chat;        // why conversations have no template; "": they have one, or need none
     enum type cache;             // element type of keys and values
     int used_vocab; // ids that the tokenizer knows, at most the vocabulary; later ids are padding, never sampled
-    struct score_memory *score; // kept between calls of speclab_score (score.c); NULL: there was none
+    struct states_memory *states; // kept between calls of speclab_states and speclab_score (states.c); NULL: none
+    struct weights *weights;      // opened by the first call of speclab_weight (facts.c); NULL: there was none
 };
 
-void score_memory_free(struct score_memory *s, struct backend *b); // NULL is fine (score.c)
+void states_memory_free(struct states_memory *s, struct backend *b); // NULL is fine (states.c)
 // value: 0 or from 1 to max; why: what sets the maximum, for the message.
 bool option_in_range(const char *what, int value, int max, const char *why, struct error *err);
 bool target_needs_text(const struct speclab_target *t, struct error *err); // fails without a tokenizer (stop_strings.c)

@@ -21,7 +21,7 @@ extern "C" {
 
 // The number of this interface: it changes whenever a struct or a function does, so a program that is linked with
 // another library than it was compiled for can find out: speclab_interface() == SPECLAB_VERSION.
-#define SPECLAB_VERSION 4
+#define SPECLAB_VERSION 5
 int speclab_interface(void);
 
 #ifndef speclab_error // a macro in the library's own sources: core/error.h's struct error
@@ -30,7 +30,7 @@ struct speclab_error {
 };
 #endif
 
-// ---- target (target.c; texts of tokens: stop_strings.c)
+// ---- target (target.c; texts of tokens: stop_strings.c; facts and weights: facts.c)
 
 struct speclab_target; // a model on a device, with its tokenizer
 
@@ -63,6 +63,29 @@ void speclab_target_close(struct speclab_target *t); // all decoders on it are c
 int speclab_target_vocab(const struct speclab_target *t);
 int speclab_target_context(const struct speclab_target *t); // maximum sequence length of the model
 
+struct speclab_target_facts { // what was opened; texts are borrowed until the target is closed
+    const char *path;         // file or directory
+    const char *device;       // "cpu", "cuda", "cublas"
+    const char *processor;    // what the device is: "avx512, 2 threads"
+    const char *activations;  // what "default" became: "f32", "bf16", "int8"
+    const char *cache;        // what "default" became here: "f32", "bf16", "q8_0"
+    int layers, width, vocab; // the model's sizes; vocab counts padding as well
+    bool varies;              // the bits of a row depend on the other rows of its pass (cublas)
+};
+void speclab_target_facts(const struct speclab_target *t, struct speclab_target_facts *to);
+// Writes the hash of weights and configuration in 32 hexadecimal digits. The first call reads all weights.
+void speclab_target_identity(const struct speclab_target *t, char to[33]);
+
+// Weights by their names in Hugging Face's checkpoints ("model.layers.0.mlp.up_proj.weight"), whatever the format of
+// the target's file. Returns the name of weight i in alphabetical order, borrowed until the target is closed; NULL with
+// an empty error: there are no more.
+const char *speclab_weight_name(struct speclab_target *t, int i, struct speclab_error *error);
+// Writes the shape of a weight, {rows, width}; a vector has one row. Unless `to` is NULL, also writes the weight
+// (rows, width), dequantized as the target does it; a norm as the target multiplies by it. lm_head.weight is the
+// embedding where the two are tied.
+bool speclab_weight(struct speclab_target *t, const char *name, int64_t shape[2], float *to,
+                    struct speclab_error *error);
+
 struct speclab_tokens { // start with { NULL, 0 }
     int32_t *id;        // (n) owned: free() it
     size_t n;
@@ -86,10 +109,47 @@ bool speclab_encode_chat(const struct speclab_target *t, const struct speclab_me
 // the model has no tokenizer that is supported.
 char *speclab_text(const struct speclab_target *t, const int32_t *token, size_t n, size_t *bytes);
 
+// ---- tokenizer alone (tokens.c): for texts that no model runs over
+
+struct speclab_tokenizer;
+// The tokenizer of a model (as speclab_target_open finds it), or a tokenizer.json; its weights are not read.
+struct speclab_tokenizer *speclab_tokenizer_open(const char *model, struct speclab_error *error);
+void speclab_tokenizer_close(struct speclab_tokenizer *t); // NULL is fine
+int speclab_tokenizer_size(const struct speclab_tokenizer *t);
+// Writes the hash of the texts of all ids in 32 hexadecimal digits: two tokenizers with the same ids have the same.
+void speclab_tokenizer_identity(const struct speclab_tokenizer *t, char to[33]);
+// Appends the ids of n bytes of UTF-8, without BOS; names of special tokens are ordinary text. On failure nothing is
+// appended.
+bool speclab_tokenizer_encode(const struct speclab_tokenizer *t, const char *text, size_t n, struct speclab_tokens *to,
+                              struct speclab_error *error);
+
+// ---- given texts (states.c): passes of the target alone
+//
+// Decoders on the target are paused or have no active sequences. The target keeps the memory for the next call.
+
+enum { SPECLAB_FINAL = -1 }; // the hidden state after the last norm, which the LM head multiplies
+
+// What speclab_states writes: a row for each token, with those of text k behind those of text k - 1. Row i belongs to
+// the token i, which the model has read, and predicts the token i + 1 of its text. The bits of a row are those of
+// decoding the text, unless the target's device varies. Start with { 0 }: nothing is written.
+struct speclab_states {
+    // Hidden states: j is the one that enters layer j (the number of layers: the one that leaves the last); at most 8
+    const int *layer; // (layers)
+    int layers;
+    float *state;    // (tokens, layers, width)
+    int top_k;       // so many most probable next tokens among ids below speclab_target_vocab
+    int32_t *top_id; // (tokens, top_k) in descending order of their probabilities
+    float *top_p;    // (tokens, top_k) their probabilities at temperature 1
+    float *logits;   // (tokens, vocab of the model); NULL: they are not wanted
+};
+// Runs the target over n texts; text k has the ids token[offset[k]] .. token[offset[k + 1] - 1], at least one and at
+// most the context, and offset[0] is 0. Short texts share passes. A failure names the text.
+bool speclab_states(struct speclab_target *t, const int32_t *token, const int64_t *offset, int n,
+                    const struct speclab_states *to, struct speclab_error *error);
+
 // Writes the natural logarithms of the probabilities of the tokens `from` .. n - 1 of a text (from at least 1), each
 // given all tokens before it, to logprob (n - from): those of the model itself, whose softmax covers all its ids,
-// without a sampling stage. token (n): ids of the model. A text that is longer than the context is an error. Decoders
-// on the target are paused or have no active sequences. The target keeps the memory for the next text. (score.c)
+// without a sampling stage. token (n): ids of the model. A text that is longer than the context is an error.
 bool speclab_score(struct speclab_target *t, const int32_t *token, int n, int from, double *logprob,
                    struct speclab_error *error);
 

@@ -10,6 +10,7 @@
 #include "kernels/backend.h"
 #include "models/model.h"
 #include "models/paths.h"
+#include "models/weights.h"
 
 // ---- opening
 
@@ -113,7 +114,8 @@ void speclab_target_close(struct speclab_target *t)
 {
     if (t == NULL)
         return;
-    score_memory_free(t->score, t->backend);
+    states_memory_free(t->states, t->backend);
+    weights_close(t->weights);
     chat_close(&t->chat);
     tokenizer_close(t->tokenizer);
     model_close(t->model);
@@ -125,16 +127,6 @@ void speclab_target_close(struct speclab_target *t)
 int speclab_interface(void)
 {
     return SPECLAB_VERSION;
-}
-
-int speclab_target_vocab(const struct speclab_target *t)
-{
-    return t->used_vocab;
-}
-
-int speclab_target_context(const struct speclab_target *t)
-{
-    return model_shape(t->model)->context;
 }
 
 // ---- texts

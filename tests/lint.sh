@@ -60,7 +60,6 @@ utf8proc.h models/tokenizers/normal_form.c
 xxhash.h core/digest.c
 zlib.h experiments/replay/packed_rows.c
 gsl/.* results/statistics/statistics.c
-divsufsort.h commands/features/datastore.c
 INCLUDERS
 
 # Arrows go down only. A folder within another one that is listed here is a module of its own.

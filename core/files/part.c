@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,7 +16,6 @@
 struct part {
     char *path, *name; // the final path, and the name until the end; NULL: written in place
     FILE *f;
-    bool owned; // the part opened f; otherwise f is a stream of the caller's
     size_t n;   // bytes so far
     int failed; // errno of the first failure
 };
@@ -53,7 +53,6 @@ static struct part *begin(char *path, struct error *err)
 {
     struct part *p = xcalloc(1, sizeof(*p));
     p->path = path;
-    p->owned = true;
     const int fd = make_new(path, &p->name);
     p->f = fd >= 0 ? fdopen(fd, "wb") : NULL;
     if (p->f != NULL)
@@ -74,8 +73,8 @@ static struct part *begin_in_place(const char *path, struct error *err)
         fail(err, "%s: cannot be written: %s", path, strerror(errno));
         return NULL;
     }
-    struct part *p = part_onto(f, path);
-    p->owned = true;
+    struct part *p = xcalloc(1, sizeof(*p));
+    *p = (struct part){ .path = xstrdup(path), .f = f };
     return p;
 }
 
@@ -111,13 +110,6 @@ struct part *part_begin_own(const char *path, struct error *err)
     return begin(xstrdup(path), err);
 }
 
-struct part *part_onto(FILE *stream, const char *name)
-{
-    struct part *p = xcalloc(1, sizeof(*p));
-    *p = (struct part){ .path = xstrdup(name), .f = stream };
-    return p;
-}
-
 void part_write(struct part *p, const void *bytes, size_t n)
 {
     if (p->failed != 0 || n == 0)
@@ -128,28 +120,13 @@ void part_write(struct part *p, const void *bytes, size_t n)
     p->n += n;
 }
 
-void part_zeros(struct part *p, size_t n)
+void part_pad(struct part *p, size_t to)
 {
     static const char zeros[4096];
-    for (size_t chunk; n != 0; n -= chunk) {
+    for (size_t n = (to - p->n % to) % to, chunk; n != 0; n -= chunk) {
         chunk = n < sizeof(zeros) ? n : sizeof(zeros);
         part_write(p, zeros, chunk);
     }
-}
-
-void part_pad(struct part *p, size_t to)
-{
-    part_zeros(p, (to - p->n % to) % to);
-}
-
-size_t part_bytes(const struct part *p)
-{
-    return p->n;
-}
-
-bool part_failed(const struct part *p)
-{
-    return p->failed != 0;
 }
 
 bool part_end(struct part *p, struct error *err)
@@ -160,7 +137,7 @@ bool part_end(struct part *p, struct error *err)
     const bool is_file = p->name != NULL;
     if (is_file && p->failed == 0 && fsync(fileno(p->f)) != 0 && errno != EINVAL)
         p->failed = errno;
-    if (p->owned && fclose(p->f) != 0 && p->failed == 0)
+    if (fclose(p->f) != 0 && p->failed == 0)
         p->failed = errno;
     if (is_file && p->failed == 0 && rename(p->name, p->path) != 0)
         p->failed = errno;
@@ -172,17 +149,6 @@ bool part_end(struct part *p, struct error *err)
     }
     release(p);
     return ok;
-}
-
-void part_abandon(struct part *p)
-{
-    if (p == NULL)
-        return;
-    if (p->owned)
-        fclose(p->f);
-    if (p->name != NULL)
-        unlink(p->name);
-    release(p);
 }
 
 bool part_file(const char *path, const void *bytes, size_t n, struct error *err)

@@ -4,7 +4,6 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
 
 struct error;
 
@@ -16,15 +15,9 @@ struct part;
 struct part *part_begin(const char *path, struct error *err);
 // Begins a file of the program's own, such as a cache: anything of that name is replaced, a link as well.
 struct part *part_begin_own(const char *path, struct error *err);
-// Writes to an open stream, which part_end flushes and leaves open. name: for messages.
-struct part *part_onto(FILE *stream, const char *name);
 void part_write(struct part *p, const void *bytes, size_t n);
-void part_zeros(struct part *p, size_t n);
 void part_pad(struct part *p, size_t to);         // zeros up to a multiple of `to`
-size_t part_bytes(const struct part *p);          // bytes written so far
-bool part_failed(const struct part *p);           // a write has failed; further writes do nothing
 bool part_end(struct part *p, struct error *err); // frees p
-void part_abandon(struct part *p);                // removes the partial file, frees p; NULL is allowed
 
 bool part_file(const char *path, const void *bytes, size_t n, struct error *err); // writes a whole file
 bool file_make_folders(const char *path); // creates the parent folders of path; false if one could not be created

@@ -15,7 +15,7 @@ def open(path: str, experiment: str | None = None):
 
 
 _PLUGINS = ("Drafter", "Rule", "Wrong", "FINAL", "DETERMINISTIC", "SAMPLED", "DISTINCT")
-_DECODING = ("Target", "Text", "decode")
+_DECODING = ("Target", "Text", "Tokenizer", "decode")
 
 
 def __getattr__(name: str):

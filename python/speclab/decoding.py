@@ -11,7 +11,7 @@
 
 import ctypes as c
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,17 +19,20 @@ import numpy as np
 from speclab import door, plugins
 from speclab.command import Fault
 
-_INTERFACE = 4  # engine/speclab.h: SPECLAB_VERSION
+_INTERFACE = 5  # engine/speclab.h: SPECLAB_VERSION
 
 
 class _Error(c.Structure):
     _fields_ = [("text", c.c_char * 1024)]
 
 
+_LOG = c.CFUNCTYPE(None, c.c_void_p, c.c_char_p)
+
+
 class _TargetOptions(c.Structure):
     _fields_ = [("device", c.c_char_p), ("activations", c.c_char_p), ("cache", c.c_char_p), ("chat", c.c_char_p), ("chat_variables", c.c_char_p),
                 ("folder", c.c_char_p), ("threads", c.c_int), ("rows", c.c_int), ("ids_only", c.c_bool), ("packed_cache", c.c_bool),
-                ("log", c.c_void_p), ("log_self", c.c_void_p)]  # fmt: skip
+                ("log", _LOG), ("log_self", c.c_void_p)]  # fmt: skip
 
 
 class _Tokens(c.Structure):
@@ -38,6 +41,16 @@ class _Tokens(c.Structure):
 
 class _Message(c.Structure):
     _fields_ = [("role", c.c_char_p), ("content", c.c_char_p)]
+
+
+class _Facts(c.Structure):
+    _fields_ = [("path", c.c_char_p), ("device", c.c_char_p), ("processor", c.c_char_p), ("activations", c.c_char_p), ("cache", c.c_char_p),
+                ("layers", c.c_int), ("width", c.c_int), ("vocab", c.c_int), ("varies", c.c_bool)]  # fmt: skip
+
+
+class _States(c.Structure):
+    _fields_ = [("layer", c.POINTER(c.c_int)), ("layers", c.c_int), ("state", c.c_void_p), ("top_k", c.c_int), ("top_id", c.c_void_p),
+                ("top_p", c.c_void_p), ("logits", c.c_void_p)]  # fmt: skip
 
 
 class _Step(c.Structure):  # its first members
@@ -84,6 +97,16 @@ class _Functions:
         self.encode = of("speclab_encode", c.c_bool, pointer, c.c_char_p, c.POINTER(_Tokens), error)
         self.encode_chat = of("speclab_encode_chat", c.c_bool, pointer, c.POINTER(_Message), c.c_int, c.POINTER(_Tokens), error)
         self.text = of("speclab_text", c.c_void_p, pointer, c.POINTER(c.c_int32), c.c_size_t, c.POINTER(c.c_size_t))
+        self.facts = of("speclab_target_facts", None, pointer, c.POINTER(_Facts))
+        self.identity = of("speclab_target_identity", None, pointer, c.c_char_p)
+        self.weight_name = of("speclab_weight_name", c.c_char_p, pointer, c.c_int, error)
+        self.weight = of("speclab_weight", c.c_bool, pointer, c.c_char_p, c.POINTER(c.c_int64), pointer, error)
+        self.states = of("speclab_states", c.c_bool, pointer, pointer, pointer, c.c_int, c.POINTER(_States), error)
+        self.open_tokenizer = of("speclab_tokenizer_open", pointer, c.c_char_p, error)
+        self.close_tokenizer = of("speclab_tokenizer_close", None, pointer)
+        self.tokenizer_size = of("speclab_tokenizer_size", c.c_int, pointer)
+        self.tokenizer_identity = of("speclab_tokenizer_identity", None, pointer, c.c_char_p)
+        self.tokenizer_encode = of("speclab_tokenizer_encode", c.c_bool, pointer, c.c_char_p, c.c_size_t, c.POINTER(_Tokens), error)
         self.score = of("speclab_score", c.c_bool, pointer, c.POINTER(c.c_int32), c.c_int, c.c_int, c.POINTER(c.c_double), error)
         self.create = of("speclab_decoder_create", pointer, pointer, c.POINTER(_DecoderOptions), error)
         self.destroy = of("speclab_decoder_destroy", None, pointer)
@@ -113,18 +136,72 @@ def _bytes(text: str | None) -> bytes | None:
     return None if text is None else text.encode()
 
 
+class Tokenizer:
+    """The tokenizer of a model, or of a tokenizer.json, without the model. `size`: number of ids; `identity`: the hash
+    of their texts. Raises Fault."""
+
+    def __init__(self, model: str):
+        self._f, error, identity = _engine(), _Error(), c.create_string_buffer(33)
+        self._tokenizer = self._f.check(self._f.open_tokenizer(str(model).encode(), c.byref(error)), error)
+        self._f.tokenizer_identity(self._tokenizer, identity)
+        self.size, self.identity = self._f.tokenizer_size(self._tokenizer), identity.value.decode()
+
+    def encode(self, text: str) -> np.ndarray:
+        """The ids of a text, (n,) of int32, without BOS; names of special tokens are ordinary text."""
+        tokens, error, raw = _Tokens(), _Error(), text.encode()
+        self._f.check(self._f.tokenizer_encode(self._tokenizer, raw, len(raw), c.byref(tokens), c.byref(error)), error)
+        ids = np.ctypeslib.as_array(tokens.id, (tokens.n,)).copy() if tokens.n else np.zeros(0, np.int32)
+        self._f.free(tokens.id)
+        return ids
+
+    def close(self) -> None:
+        self._f.close_tokenizer(self._tokenizer)
+        self._tokenizer = None
+
+
+class Facts(NamedTuple):
+    """What a target is: files, precisions, sizes. `vocab` counts padding; `varies`: the bits of a row depend on the
+    other rows of its pass."""
+
+    path: str
+    device: str
+    processor: str
+    activations: str
+    cache: str
+    layers: int
+    width: int
+    vocab: int
+    varies: bool
+
+
+class States(NamedTuple):
+    """What the target computes of a text's n tokens. Row i belongs to token i, and predicts token i + 1."""
+
+    ids: np.ndarray  # (n,)
+    states: np.ndarray  # (n, layers, width)
+    top_ids: np.ndarray  # (n, top_k) in descending order of their probabilities
+    top_p: np.ndarray  # (n, top_k)
+    logits: np.ndarray | None  # (n, vocab)
+
+
 class Target:
     """A model on a device, with its tokenizer: a GGUF file, a Hugging Face folder, or a name in the model cache.
 
-    Raises Fault.
+    packed: packed weights are read from, or written to, a file beside the model. log: gets sentences about that, and
+    about the device. Raises Fault.
     """
 
     def __init__(self, model: str, *, device: str | None = None, activations: str | None = None, cache: str | None = None,
-                 chat: str | None = None, threads: int = 0):  # fmt: skip
+                 chat: str | None = None, threads: int = 0, packed: bool = False, log: Callable[[str], None] | None = None):  # fmt: skip
         self._f, error = _engine(), _Error()
-        how = _TargetOptions(device=_bytes(device), activations=_bytes(activations), cache=_bytes(cache), chat=_bytes(chat), threads=threads)
+        self._log = _LOG(lambda _, sentence: log(sentence.decode(errors="replace"))) if log else _LOG()
+        how = _TargetOptions(device=_bytes(device), activations=_bytes(activations), cache=_bytes(cache), chat=_bytes(chat), threads=threads,
+                             packed_cache=packed, log=self._log)  # fmt: skip
         self._target = self._f.check(self._f.open(str(model).encode(), c.byref(how), c.byref(error)), error)
         self.vocab, self.context = self._f.vocab(self._target), self._f.context(self._target)
+        self._f.facts(self._target, c.byref(facts := _Facts()))
+        values = (getattr(facts, name) for name, _ in facts._fields_)
+        self.facts = Facts(*(v.decode(errors="surrogateescape") if isinstance(v, bytes) else v for v in values))
 
     def _ids(self, encode: Any, *what: Any) -> list[int]:
         tokens, error = _Tokens(), _Error()
@@ -164,6 +241,54 @@ class Target:
             self._f.check(self._f.score(self._target, (c.c_int32 * len(ids))(*ids), len(ids), 1, to, c.byref(error)), error)
             scores.append(row)
         return scores
+
+    def states(self, texts: Any, *, layers: Sequence[int] = (), top_k: int = 0, logits: bool = False) -> list[States]:
+        """Runs the target over texts, or lists of token ids, without a drafter or sampling. layers: hidden states, as
+        in a drafter's `layers`: j is the one that enters layer j, speclab.FINAL the one that the LM head multiplies.
+        top_k: so many most probable next tokens, with their probabilities at temperature 1. The arrays of a call are
+        parts of common ones."""
+        texts = [texts] if isinstance(texts, str) else texts
+        ids = [np.asarray(self.encode(t) if isinstance(t, str) else t, np.int32) for t in texts]
+        all_ids, offset = np.concatenate([np.zeros(0, np.int32), *ids]), np.cumsum([0, *map(len, ids)], dtype=np.int64)
+        n, width, vocab = len(all_ids), self.facts.width, self.facts.vocab if logits else 0
+        made = (np.empty((n, len(layers), width), np.float32), np.empty((n, top_k), np.int32), np.empty((n, top_k), np.float32),
+                np.empty((n, vocab), np.float32))  # fmt: skip
+        state, top_id, top_p, rows = (a.ctypes.data for a in made)
+        to = _States((c.c_int * len(layers))(*layers), len(layers), state, top_k, top_id, top_p, rows if logits else None)
+        error = _Error()
+        self._f.check(self._f.states(self._target, all_ids.ctypes.data, offset.ctypes.data, len(ids), c.byref(to), c.byref(error)), error)
+        parts = (np.split(a, offset[1:-1]) for a in (all_ids, *made))
+        return [States(*some[:4], some[4] if logits else None) for some in zip(*parts, strict=True)] if ids else []
+
+    def identity(self) -> str:
+        """The hash of weights and configuration. The first call reads all weights."""
+        to = c.create_string_buffer(33)
+        self._f.identity(self._target, to)
+        return to.value.decode()
+
+    def weight_names(self) -> list[str]:
+        """The names of the weights, as in Hugging Face's checkpoints, whatever the format of the file."""
+        names: list[str] = []
+        error = _Error()
+        while name := self._f.weight_name(self._target, len(names), c.byref(error)):
+            names.append(name.decode())
+        self._f.check(not error.text, error)
+        return names
+
+    def weight_shape(self, name: str) -> tuple[int, ...]:
+        """(rows, width), or (width,) of a vector."""
+        return self._weight(name, None)
+
+    def weight(self, name: str) -> np.ndarray:
+        """A weight as float32, dequantized as the target does it."""
+        x = np.empty(self.weight_shape(name), np.float32)
+        self._weight(name, x.ctypes.data)
+        return x
+
+    def _weight(self, name: str, to: Any) -> tuple[int, ...]:
+        shape, error = (c.c_int64 * 2)(), _Error()
+        self._f.check(self._f.weight(self._target, name.encode(), shape, to, c.byref(error)), error)
+        return tuple(shape) if shape[0] > 1 else (shape[1],)
 
     def close(self) -> None:
         self._f.close(self._target)

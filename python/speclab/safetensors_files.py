@@ -97,6 +97,12 @@ def read(path: str) -> list[Tensor]:
     return found
 
 
+def metadata(path: str) -> dict[str, str]:
+    """Returns the metadata of a file that `read` has accepted."""
+    with open_input(path) as f:
+        return json.loads(f.read(int.from_bytes(f.read(8), "little"))).get("__metadata__") or {}
+
+
 def indexed(index: str) -> dict[str, str]:
     """Returns the file of each tensor, from pytorch_model.bin.index.json. Raises Fault."""
     content = loads(read_text(index), index)

@@ -11,8 +11,8 @@ import time
 import pytest
 from conftest import ROOT, engine, inside, process, program, refused
 
-from speclab import distillation
-from speclab.distillation import NUMBERS, Plan, words_of
+from speclab.texts import distillation
+from speclab.texts.distillation import NUMBERS, Plan, words_of
 
 QUESTIONS = [{"question": "What is the sum of two and two?"}, {"question": "Who?"}, {"turns": ["Say it again and again.", "Once more, backwards."]},
              {"question": "Who?"}, {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Ping?"}]}]  # fmt: skip

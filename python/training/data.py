@@ -1,13 +1,9 @@
 """data.py - features of the target (docs/training.md, "Features") as batches of whole conversations.
 
-A source is a folder of shards or the output of a command that streams such shards. Shards come in groups. Within a
-group the conversations are shuffled, sorted by length into batches, and the batches shuffled. The order depends only on
+A source is a folder of shards, or shards that are computed when they are read. They come in groups. Within a group the conversations are shuffled, sorted by length into batches, and the batches shuffled. The order depends only on
 the seed, the epoch and the group, so the position (epoch, group, batch) is all that a checkpoint needs.
 """
-import json
 import pathlib
-import struct
-import subprocess
 import zlib
 
 import safetensors
@@ -61,33 +57,15 @@ def file_shard(path):
     return Shard(str(path), lambda name, a, b: f.get_slice(name)[a:b], f.metadata(), {t: (f.get_slice(t).get_shape() or [0])[0] for t in f.keys()})
 
 
-def read_blob(name, blob):
-    """Returns tensors and metadata of a file in memory."""
-    try:
-        tensors = safetensors.torch.load(blob)
-        size = struct.unpack("<Q", blob[:8])[0]
-        return tensors, json.loads(blob[8:8 + size]).get("__metadata__") or {}
-    except Exception as e:
-        raise SystemExit(f"{name}: not a safetensors file: {e}") from None
-
-
-def blob_shard(name, blob):
-    tensors, metadata = read_blob(name, blob)
-    return Shard(name, lambda t, a, b: tensors[t][a:b], metadata, {t: len(x) if x.dim() else 0 for t, x in tensors.items()})
-
-
-def read_target(path_or_blob):
+def read_target(path):
     """Returns {embed_tokens.weight, lm_head.weight, norm.weight}, and the configuration (numbers as numbers)."""
-    if isinstance(path_or_blob, bytes):
-        name, (tensors, metadata) = "stream", read_blob("stream", path_or_blob)
-    else:
-        name = str(path_or_blob)
-        try:
-            tensors = safetensors.torch.load_file(name)
-            with safetensors.safe_open(name, "pt") as f:
-                metadata = f.metadata() or {}
-        except Exception as e:
-            raise SystemExit(f"{name}: {e}; `speclab features` writes it beside the shards") from None
+    name = str(path)
+    try:
+        tensors = safetensors.torch.load_file(name)
+        with safetensors.safe_open(name, "pt") as f:
+            metadata = f.metadata() or {}
+    except Exception as e:
+        raise SystemExit(f"{name}: {e}; `speclab features` writes it beside the shards") from None
     missing = {"embed_tokens.weight", "lm_head.weight", "norm.weight"} - set(tensors)
     if missing:
         raise SystemExit(f"{name}: there is no tensor {min(missing)}")
@@ -151,42 +129,24 @@ class Folder:
 
 
 class Stream:
-    """The output of `speclab features --stream`, run again for each epoch. Shards keep the order in which they come."""
+    """Features that are computed anew in each epoch, in this process, and not stored. Shards keep the texts' order."""
 
-    def __init__(self, command):
-        self.command = command
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as p:
-            self.first = read_target(blob(p.stdout, command))
-            self.metadata = blob_shard("stream", blob(p.stdout, command)).metadata
-            p.kill()
+    def __init__(self, of):
+        """of: speclab.texts.features.Features."""
+        self.of, self.metadata = of, of.metadata
 
     def target(self):
-        return self.first
+        names, configuration = self.of.target()
+        tensors = {name: torch.from_numpy(self.of.engine.weight(of)) for name, of in names.items()}
+        return tensors, {k: number(v) for k, v in configuration.items()}
 
     def shards(self, order):
         del order
-        with subprocess.Popen(self.command, stdout=subprocess.PIPE) as p:
-            blob(p.stdout, self.command)                                  # sends the target's tensors
-            n = 0
-            try:
-                while (b := blob(p.stdout, self.command)):
-                    yield blob_shard(f"shard {n} of the stream", b)
-                    n += 1
-            except GeneratorExit:                                         # no more are wanted
-                p.kill()
-                raise
-            if p.wait() != 0:
-                raise SystemExit(f"{' '.join(self.command)}: exit status {p.returncode}")
-
-
-def blob(file, command):
-    """Reads one length and as many bytes; b"" at the end of the stream."""
-    head = file.read(8)
-    n = struct.unpack("<Q", head)[0] if len(head) == 8 else -1
-    data = file.read(n) if n >= 0 else b""
-    if n < 0 or len(data) < n:
-        raise SystemExit(f"{' '.join(command)}: the stream ends in the middle of a shard")
-    return data
+        for n, shard in enumerate(self.of.shards()):
+            tensors = {name: torch.from_numpy(x.view("i2") if x.dtype == "u2" else x) for name, x in shard.tensors.items()}
+            if self.metadata["type"] == "bf16" and "states" in tensors:
+                tensors["states"] = tensors["states"].view(torch.bfloat16)
+            yield Shard(f"shard {n}", lambda t, a, b, tensors=tensors: tensors[t][a:b], shard.metadata, {t: len(x) for t, x in tensors.items()})
 
 
 def is_held_out(ids, mask, share):

@@ -15,6 +15,8 @@ import sys
 import torch
 import yaml
 
+from speclab.command import Fault
+from speclab.words import features
 from training import data, eagle3, export, induction, loop, medusa, small
 from training.recipe import read_recipe
 
@@ -48,7 +50,7 @@ class Parts:
         print(f"train: {name}: {shlex.join(command)}", file=sys.stderr)
         sys.stdout.flush()
         package = str(pathlib.Path(__file__).resolve().parents[1])  # package of the tools, which need this program
-        environment = dict(os.environ, SPECLAB_PROGRAM=str(self.speclab), PYTHONPATH=os.pathsep.join([package, os.environ.get("PYTHONPATH", "")]))
+        environment = dict(os.environ, PYTHONPATH=os.pathsep.join([package, os.environ.get("PYTHONPATH", "")]))
         status = subprocess.run(command, check=False, env=environment).returncode
         if status != 0:
             raise SystemExit(f"train: {name} failed with exit status {status}; the same command goes on from here")
@@ -78,19 +80,20 @@ def write_texts(parts, recipe):
 
 
 def open_features(parts, recipe, texts):
-    """Reads `features`: a folder, or options of `speclab features`; stream: true keeps them off the disk."""
+    """Reads `features`: a folder, or options of `speclab features`; stream: true computes them in this process in each
+    epoch and keeps them off the disk."""
     given = recipe.get("features") or {}
     if isinstance(given, (str, list)):
         return data.Folder(given)
     given = dict(given)
     stream, path = given.pop("stream", False), parts.out / "features"
     kind = KINDS[recipe["head"]["kind"]].features
-    command = [parts.speclab, "features", recipe["model"], texts, "--kind", kind, *options(given)]
+    words = [recipe["model"], texts, "--kind", kind, *options(given)]
     if stream:
-        return data.Stream([*command, "--stream"])
+        return data.Stream(features.opened(features.read(words)))
     of = {"model": recipe["model"], "texts": texts, "kind": kind, **given}
     if not parts.is_done("features", of):
-        parts.run("features", [*command, "--out", str(path)])
+        parts.run("features", [sys.executable, "-B", "-m", "speclab", "features", *words, "--out", str(path)])
         parts.done("features", of)
     return data.Folder(path)
 
@@ -206,11 +209,12 @@ def main():
     except KeyboardInterrupt:
         print("train: interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
         sys.exit(130)
-    except OSError as e:
+    except (Fault, OSError) as e:
         raise SystemExit(f"train: {e}") from None
 
 
 def run(file, speclab):
+    os.environ["SPECLAB_PROGRAM"] = str(speclab)  # tools in this process and in others read it
     recipe = read_recipe(file)
     o = loop.read_options(recipe.get("train") or {})
     parts = Parts(recipe["out"], speclab)

@@ -27,7 +27,6 @@ static const char *const commands[] = {
     "inspect --json --help",
     "bench --json --help",
     "exact --help",
-    "features --help",
     "heads --help",
     "list --help",
     "list ngram",

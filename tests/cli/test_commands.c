@@ -23,7 +23,7 @@
 
 static void help_goes_to_stdout_and_usage_errors_do_not(void **state)
 {
-    const char *commands[] = { "", "generate ", "inspect ", "exact ", "features ", "list ", "run ", "report --csv " };
+    const char *commands[] = { "", "generate ", "inspect ", "exact ", "list ", "run ", "report --csv " };
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
         struct child_result s = child_run("%s--help", commands[i]);
         child_expect_success(&s, commands[i]);

@@ -47,7 +47,7 @@ sum=$(sed -n 's/^ *local sum=\([0-9a-f]*\)$/\1/p' dev/models.sh)
 stand_in bin/sha256sum <<<"echo $sum"
 started=$XDG_CACHE_HOME/speclab/python-${sum:0:12}
 stand_in "$started/bin/python" <<END
-case " \$* " in *--plugin* | *check-drafter*) exec ${sanitized[*]} $python/bin/python "\$@" ;; esac
+case " \$* " in *--plugin* | *check-drafter* | *" features "*) exec ${sanitized[*]} $python/bin/python "\$@" ;; esac
 case " \$* " in *page.py*) ! grep -qE 'speclab.(decode|Target)' page.py || exec ${sanitized[*]} $python/bin/python "\$@" ;; esac
 exec $python/bin/python "\$@"
 END

@@ -106,8 +106,6 @@ static void usage_errors_are_one_sentence_and_status_2(void **state)
         { "inspect --json %s texts.jsonl", "a file goes with --tokenize, --detokenize or --score" },
         { "run x.yaml --json", "--json requires --dry-run" },
         { "run", "missing argument" },
-        { "features %s a b --out c", "several files go with --datastore" },
-        { "features %s a --datastore s --top-k 3", "--datastore and --top-k exclude each other" },
         { "inspect --score %s --tokens 3", "unknown option --tokens" },
         { "inspect --score %s --cache ''", "--cache" },
         { "inspect --score %s --chat none", "--answers" },
@@ -414,28 +412,6 @@ static void a_full_disk_is_reported(void **state)
 }
 
 // `ulimit -f`: the program ignores SIGXFSZ, which would end it with half a file written.
-static void the_file_size_limit_is_reported(void **state)
-{
-    char *out = test_path("too-large"), *texts = test_path("many.jsonl");
-    struct text line = { 0 };
-    text_puts(&line, "{\"text\": \"");
-    for (int i = 0; i < 5000; i++)
-        text_puts(&line, "abcdefgh");
-    text_puts(&line, "\"}\n");
-    file_write(texts, line.s);
-    file_size_limit(10000);
-    signal(SIGXFSZ, SIG_DFL); // which the program inherits
-    struct child_result s = child_run("features %s %s --datastore %s", models.gguf, texts, out);
-    file_size_limit(-1);
-    free(line.s);
-    free(texts);
-    expect_error(&s, 1, "File too large", "the file size limit");
-    assert_int_not_equal(access(out, F_OK), 0);
-    assert_no_partial_files(out);
-    child_result_free(&s);
-    free(out);
-}
-
 int main(void)
 {
     setenv("SPECLAB_TOOL", "1", 1); // words of the Python package are named, not run
@@ -451,7 +427,6 @@ int main(void)
         cmocka_unit_test(exit_statuses_of_databases_and_experiments),
         cmocka_unit_test(a_closed_pipe_is_silent),
         cmocka_unit_test(a_full_disk_is_reported),
-        cmocka_unit_test(the_file_size_limit_is_reported),
     };
     return run_with_models(tests);
 }

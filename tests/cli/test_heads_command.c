@@ -8,8 +8,7 @@
 #include "drafters/trees/tree.h"
 #include "experiments/experiment.h"
 #include "commands/heads.h"
-#include "commands/features/states.h"
-#include "commands/features/texts.h"
+#include "commands/texts.h"
 #include "engine/engine.h"
 #include "core/files/input.h"
 #include "results/store.h"
@@ -199,23 +198,21 @@ struct given {
 static void make_given(struct given *g)
 {
     struct error err;
-    struct text_states s = { .taps = { 1, { FINAL_STATE } }, .top_k = 1, .type = F32 };
+    int32_t top[GIVEN_LENGTH];
+    float p[GIVEN_LENGTH];
+    const struct speclab_states s = { .top_k = 1, .top_id = top, .top_p = p };
     char *model = test_path("target.gguf");
     struct speclab_target *t =
         speclab_target_open(model, &(struct speclab_target_options){ .chat = "none", .threads = 1 }, &err);
     assert_ok(t != NULL, err);
-    s.target = t;
-    assert_ok(text_states_open(&s, GIVEN_LENGTH, &err), err);
     for (int i = 0; i < GIVEN; i++)
         for (int n = 0; n < GIVEN_LENGTH; n++) {
             int32_t *id = g->id + i * GIVEN_LENGTH;
             const int64_t offset[] = { 0, n };
-            const struct texts so_far = { .n = 1, .offset = (int64_t *)offset, .id = id };
-            assert_ok(n == 0 || text_states_compute(&s, &so_far, NULL, &err), err);
-            id[n] = n > 0 && (n + i) % 3 != 0 ? s.top_id[n - 1] : 10 + (7 * n + i) % 200;
-            g->top[i][n] = n > 0 && id[n] == s.top_id[n - 1];
+            assert_ok(n == 0 || speclab_states(t, id, offset, 1, &s, &err), err);
+            id[n] = n > 0 && (n + i) % 3 != 0 ? top[n - 1] : 10 + (7 * n + i) % 200;
+            g->top[i][n] = n > 0 && id[n] == top[n - 1];
         }
-    text_states_close(&s);
     speclab_target_close(t);
     free(model);
 }

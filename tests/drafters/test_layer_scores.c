@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands/features/texts.h"
+#include "commands/texts.h"
 #include "commands/inspect_layers.h"
 #include "core/error.h"
 #include "core/memory.h"

@@ -1,11 +1,9 @@
 // test_rest.c - drafts of `rest` are those of a plain search, on 200 random corpora: every occurrence of the longest end of the text, and the
-// prefix tree of all continuations counted in loops. The datastore is written by the command.
+// prefix tree of all continuations counted in loops.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "commands/commands.h"
 #include "core/draft.h"
 #include "core/error.h"
 #include "core/files/input.h"
@@ -15,6 +13,7 @@
 #include "tests/support/check.h"
 #include "tests/support/lone_drafter.h"
 #include "tests/support/small_model.h"
+#include "tests/support/small_store.h"
 
 enum { LONGEST_TEXT = 60, DOCUMENTS = 30, VOCAB = 288, NODES = 40 };
 
@@ -34,19 +33,14 @@ struct corpus { // documents of ids
 
 static void write_store(const struct corpus *c, const char *path)
 {
-    char *lines = test_path("corpus.jsonl");
-    FILE *f = fopen(lines, "w");
+    static int32_t token[SMALL_STORE];
+    int n = 0;
     for (int d = 0; d < c->n; d++) {
-        fputs("{\"input_ids\": [", f);
-        for (int i = 0; i < c->length[d]; i++)
-            fprintf(f, "%s%d", i > 0 ? ", " : "", c->token[d][i]);
-        fputs("]}\n", f);
+        memcpy(token + n, c->token[d], (size_t)c->length[d] * sizeof(*token));
+        n += c->length[d];
+        token[n++] = -1;
     }
-    fclose(f);
-    char *argument[] = { "features", model, lines, "--datastore", (char *)path, NULL };
-    fflush(stderr);
-    assert_int_equal(command_features(5, argument), 0);
-    free(lines);
+    small_store_write_of(model, path, token, n);
 }
 
 struct choice {

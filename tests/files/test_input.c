@@ -64,9 +64,6 @@ static void what_is_no_file_is_refused_by_name(void **state)
                    "run HERE/on_zero.yaml --dry-run --db HERE/x.db");
     expect_refused(2, "HERE/fifo: a pipe to which nothing is written", "run HERE/fifo --dry-run --db HERE/x.db");
     expect_refused(2, "/dev/zero: expected a file or a pipe, found a device", "run /dev/zero --dry-run --db HERE/x.db");
-    char *features = xformat("features %s --layers 0 --out HERE/f /dev/zero", models.gguf); // it reads the file twice
-    expect_refused(1, "/dev/zero: expected a file, found a device", features);
-    free(features);
     static const char *const commands[] = { "inspect --score %s", "inspect --tokenize %s" };
     for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
         char *words = xformat(commands[i], models.gguf), *device = xformat("%s /dev/zero", words),

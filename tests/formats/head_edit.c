@@ -10,7 +10,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "verifier/exact/instance.h"
-#include "models/formats/safetensors.h"
+#include "tests/formats/safetensors_write.h"
 #include "models/formats/shards.h"
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"
@@ -68,7 +68,7 @@ void head_edit_close(struct head_edit *e)
 {
     struct error err;
     char *text = json_write(e->config);
-    assert_ok(safetensors_write(e->weights, e->tensor, (size_t)e->n, NULL, NULL, NULL, &err), err);
+    assert_ok(safetensors_write(e->weights, e->tensor, (size_t)e->n, NULL, &err), err);
     file_write(e->config_path, text);
     while (e->n > 0)
         drop(e, 0);

@@ -9,7 +9,7 @@
 #include "core/memory.h"
 #include "models/config.h"
 #include "tests/formats/gguf_write.h"
-#include "models/formats/safetensors.h"
+#include "tests/formats/safetensors_write.h"
 #include "models/formats/shards.h"
 #include "models/architectures.h"
 #include "models/layer_tensors.h"
@@ -100,7 +100,7 @@ static void a_safetensors_file_gives_back_what_was_written(void **state)
         { .name = "empty", .dtype = "BF16", .dims = 2, .dim = { 0, 4 }, .data = matrix, .bytes = 0 },
         { .name = "scalar", .dtype = "F32", .dims = 0, .data = matrix, .bytes = 4 },
     };
-    assert_true(safetensors_write(path, t, 4, json_object_of(JSON("format", "pt")), NULL, NULL, &err));
+    assert_true(safetensors_write(path, t, 4, json_object_of(JSON("format", "pt")), &err));
     struct shards *s = shards_open(path, &err);
     assert_ok(s != NULL, err);
     assert_int_equal(shards_count(s), 4);
@@ -413,7 +413,7 @@ static void an_unaligned_tensor_is_copied(void **state)
     for (size_t i = 0; i < n; i++)
         list[i + 1] = *shards_at(s, i);
     char *other = xformat("%s/other", directory);
-    assert_true(safetensors_write(other, list, n + 1, NULL, NULL, NULL, &err));
+    assert_true(safetensors_write(other, list, n + 1, NULL, &err));
     shards_close(s);
     assert_int_equal(rename(other, path), 0);
 

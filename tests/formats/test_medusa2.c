@@ -10,7 +10,7 @@
 #include "kernels/backend.h"
 #include "models/heads/medusa.h"
 #include "models/model.h"
-#include "models/formats/safetensors.h"
+#include "tests/formats/safetensors_write.h"
 #include "models/formats/shards.h"
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"
@@ -39,7 +39,7 @@ static void write_both(const char *model, const char *heads, const char *to)
     assert_int_equal(mkdir(to, 0777), 0);
     char *file = xformat("%s/model.safetensors", to), *from = xformat("%s/config.json", model),
          *config = xformat("%s/config.json", to);
-    assert_true(safetensors_write(file, all, n, NULL, NULL, NULL, &err));
+    assert_true(safetensors_write(file, all, n, NULL, &err));
     struct json *j = json_read(from, &err);
     assert_non_null(j);
     struct json *classes = json_new_array();

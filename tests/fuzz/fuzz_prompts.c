@@ -1,13 +1,13 @@
 // fuzz_prompts.c - arbitrary bytes as a file of prompts, with and without answers, as lines of token ids, and as training texts.
 //
-// reader: engine/prompts.c core/files/json_lines.c commands/features/texts.c core/json.c core/files/input.c
+// reader: engine/prompts.c core/files/json_lines.c commands/texts.c core/json.c core/files/input.c
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "commands/features/texts.h"
+#include "commands/texts.h"
 #include "core/files/json_lines.h"
 #include "engine/prompts.h"
 #include "tests/fuzz/fuzz.h"

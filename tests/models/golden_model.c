@@ -9,7 +9,7 @@
 #include "core/memory.h"
 #include "core/quantize.h"
 #include "core/files/input.h"
-#include "models/formats/safetensors.h"
+#include "tests/formats/safetensors_write.h"
 #include "tests/support/check.h"
 #include "tests/formats/head_edit.h"
 #include "tests/support/file_write.h"
@@ -115,7 +115,7 @@ static char *write_model(const struct json *model, enum type type, const char *e
     for (void *at = images != NULL ? json_first(images) : NULL; at != NULL; at = json_next(images, at))
         tensor[n++] = of_images(json_key(at), json_value(at));
     struct error err;
-    if (!safetensors_write(weights, tensor, (size_t)n, json_object_of(JSON("format", "pt")), NULL, NULL, &err))
+    if (!safetensors_write(weights, tensor, (size_t)n, json_object_of(JSON("format", "pt")), &err))
         fail_msg("%s", err.text);
     for (int i = 0; i < n; i++)
         free((void *)(uintptr_t)tensor[i].data);

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "models/formats/safetensors.h"
+#include "tests/formats/safetensors_write.h"
 #include "models/formats/shards.h"
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"
@@ -153,7 +153,7 @@ static void write_directory(const char *from, const char *to, const struct safet
     }
     free(path);
     path = xformat("%s/model.safetensors", to);
-    assert_ok(safetensors_write(path, t, n, NULL, NULL, NULL, &err), err);
+    assert_ok(safetensors_write(path, t, n, NULL, &err), err);
     free(path);
     free(command);
 }

@@ -9,7 +9,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "models/formats/gguf.h"
-#include "models/formats/safetensors.h"
+#include "tests/formats/safetensors_write.h"
 #include "models/formats/shards.h"
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
@@ -101,7 +101,7 @@ static void write_among_images(const char *from, const char *to)
         t[i].name = xformat("language_model.%s", t[i].name);
     }
     path = xformat("%s/model.safetensors", to);
-    assert_ok(safetensors_write(path, t, n, NULL, NULL, NULL, &err), err);
+    assert_ok(safetensors_write(path, t, n, NULL, &err), err);
     for (size_t i = 0; i < n; i++)
         free((void *)(uintptr_t)t[i].name);
     free(t);
@@ -312,7 +312,7 @@ static void edit(const char *directory, const char *name, void (*change)(struct 
         if (t.name != NULL)
             list[n++] = t;
     }
-    assert_ok(safetensors_write(other, list, n, NULL, NULL, NULL, &err), err);
+    assert_ok(safetensors_write(other, list, n, NULL, &err), err);
     shards_close(s);
     assert_int_equal(rename(other, path), 0);
     free(list);

@@ -11,7 +11,7 @@
 #include "core/registry.h"
 #include "engine/plugin.h"
 #include "verifier/exact/law.h"
-#include "models/formats/safetensors.h"
+#include "tests/formats/safetensors_write.h"
 #include "sampling/sampling.h"
 #include "tests/exact/misreports.h"
 #include "tests/cli/child_process.h"
@@ -59,7 +59,7 @@ static void write_head(const char *path)
             w[i] = (float)(splitmix(&state) >> 40) * 0x1p-24f - 0.5f;
         t[h].data = w;
     }
-    if (!safetensors_write(path, t, HEADS, NULL, NULL, NULL, &err))
+    if (!safetensors_write(path, t, HEADS, NULL, &err))
         fail_msg("%s", err.text);
     for (int h = 0; h < HEADS; h++)
         free((void *)(uintptr_t)t[h].data);

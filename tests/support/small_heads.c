@@ -12,7 +12,7 @@
 #include "core/memory.h"
 #include "verifier/exact/instance.h"
 #include "models/config.h"
-#include "models/formats/safetensors.h"
+#include "tests/formats/safetensors_write.h"
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
@@ -81,7 +81,7 @@ static void finish(struct contents *c, const char *directory, const char *config
     if (mkdir(directory, 0777) != 0 && errno != EEXIST)
         fail_msg("%s cannot be made", directory);
     char *weights = xformat("%s/model.safetensors", directory), *file = xformat("%s/config.json", directory);
-    assert_ok(safetensors_write(weights, c->tensor, (size_t)c->n, NULL, NULL, NULL, &err), err);
+    assert_ok(safetensors_write(weights, c->tensor, (size_t)c->n, NULL, &err), err);
     file_write(file, config);
     free(weights);
     free(file);

@@ -13,7 +13,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "tests/formats/gguf_write.h"
-#include "models/formats/safetensors.h"
+#include "tests/formats/safetensors_write.h"
 #include "tests/formats/plain_quantize.h"
 #include "tests/support/small_tokenizer.h"
 
@@ -332,9 +332,7 @@ void small_write_hf(const char *directory, const struct small_model *given)
             n++;
         char *path = t.shards == 1 ? xformat("%s/model.safetensors", directory)
                                    : xformat("%s/model-%05d.safetensors", directory, file);
-        require(
-            safetensors_write(path, tensor + first, (size_t)n, json_object_of(JSON("format", "pt")), NULL, NULL, &err),
-            &err);
+        require(safetensors_write(path, tensor + first, (size_t)n, json_object_of(JSON("format", "pt")), &err), &err);
         free(path);
         first += n;
     }

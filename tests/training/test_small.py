@@ -3,9 +3,7 @@ what is exported is read back by the engine.
 """
 import io
 import json
-import os
 import pathlib
-import subprocess
 import tempfile
 import unittest
 
@@ -34,10 +32,7 @@ class Small(unittest.TestCase):
         texts = self.path / "texts.jsonl"
         texts.write_text("".join(json.dumps({"input_ids": i, "loss_mask": [0] * 4 + [1] * 16}) + "\n" for i in self.ids.tolist()),
                          encoding="utf-8")
-        done = subprocess.run([os.path.join(os.environ["BUILD"], "speclab"), "features", str(model), str(texts), "--kind", "small",
-                               "--top-k", "16", "--activations", "f32", "--out", str(self.path / out)],
-                              capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        tiny.write_features_by_engine(self.path / out, model, texts, "--kind", "small", "--top-k", 16)
         return data.Folder(self.path / out)
 
     def head(self, source, keep, **more):

@@ -3,7 +3,10 @@
 The same arithmetic as models/block.c, written down a second time; used by the tests in this folder.
 """
 import json
+import os
 import pathlib
+import subprocess
+import sys
 
 import safetensors.torch
 import torch
@@ -102,3 +105,11 @@ def write_features(path, t, ids, kind, k=16, per_shard=64, dtype=torch.float32, 
         safetensors.torch.save_file({a: b.contiguous() for a, b in tensors.items()}, str(path / f"features-{i:05}.safetensors"), {
             "format": "speclab-features-1", "kind": kind, "model": "tiny", "model_hash": "0", "layers": ",".join(map(str, LAYERS)),
             "activations": "f32", "cache": "f32", "data": "0", "first": str(first), "vocab_size": str(c["vocab_size"])})
+
+
+def write_features_by_engine(out, *words):
+    """`speclab features WORDS`: what the engine computes."""
+    done = subprocess.run([*os.environ["SANITIZED"].split(), sys.executable, "-B", "-m", "speclab", "features", *map(str, words), "--activations", "f32",
+                           "--out", str(out)], capture_output=True, text=True, check=False,
+                          env=dict(os.environ, SPECLAB_PROGRAM=os.path.join(os.environ["BUILD"], "speclab")))
+    assert done.returncode == 0, done.stderr

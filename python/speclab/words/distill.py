@@ -12,7 +12,7 @@ from typing import IO, Any
 from speclab import engine, files
 from speclab.command import Fault, Misuse, Options, integer, number, placed
 from speclab.digest import content_hash
-from speclab.distillation import DROPS, NUMBERS, Exclusions, Output, Plan, Planned, words_of
+from speclab.texts.distillation import DROPS, NUMBERS, Exclusions, Output, Plan, Planned, words_of
 
 MIN_WORDS, BLANK = 3, " \t\r\n"
 

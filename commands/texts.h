@@ -3,7 +3,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "core/files/json_lines.h"
-#include "core/digest.h"
 
 struct error;
 
@@ -21,7 +20,6 @@ void texts_free(struct texts *t);
 
 struct text_reader {
     struct json_lines lines;
-    struct hash hash;   // hash of the file
     int vocab, context; // maximum id + 1, maximum tokens; longer texts are cut at the end
     int64_t limit;      // conversations to read; 0: all
     int64_t read, cut;  // conversations so far, and those of them that were cut
@@ -34,5 +32,3 @@ void text_reader_close(struct text_reader *r); // { 0 }: no effect
 // Replaces the texts by the next conversations, until they have at least this many tokens. t->n is 0 at the end. Errors
 // name file and line.
 bool text_reader_next(struct text_reader *r, int64_t tokens, struct texts *t, struct error *err);
-// Skips n conversations. Fewer are an error.
-bool text_reader_skip(struct text_reader *r, int64_t n, struct error *err);

@@ -1,4 +1,4 @@
-#include "commands/features/texts.h"
+#include "commands/texts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,6 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "core/files/mapped.h"
 #include "models/tokenizers/tokenizer.h"
 
 void texts_free(struct texts *t)
@@ -19,12 +18,7 @@ void texts_free(struct texts *t)
 
 bool text_reader_open(struct text_reader *r, const char *path, int vocab, int context, int64_t limit, struct error *err)
 {
-    struct mapping file;
     *r = (struct text_reader){ .vocab = vocab, .context = context, .limit = limit };
-    if (!file_map(path, &file, err))
-        return false;
-    r->hash = hash_of(file.at, file.n);
-    file_unmap(&file);
     return json_lines_open(&r->lines, path, err);
 }
 
@@ -115,14 +109,4 @@ bool text_reader_next(struct text_reader *r, int64_t tokens, struct texts *t, st
         if (!add(r, t, err))
             return json_lines_place(&r->lines, err);
     return !r->lines.failed;
-}
-
-bool text_reader_skip(struct text_reader *r, int64_t n, struct error *err)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (!next_line(r, err))
-            return r->lines.failed ? false
-                                   : fail(err, "%s: only %lld conversations, and the finished shards have more",
-                                          r->lines.lines.name, (long long)r->read);
-    return true;
 }

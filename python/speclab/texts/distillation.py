@@ -34,7 +34,7 @@ DROPS = {
 # is a letter.
 _WORD = re.compile("[0-9A-Za-z\x80-\x9f\xa1-\u1fff\u2080-\U0010ffff]+")
 _LOWER = {c: c + 32 for c in range(ord("A"), ord("Z") + 1)}
-_NO_TEXT = {"id", "question_id", "task_id", "category", "role", "entry_point", "import"}
+NO_TEXT = {"id", "question_id", "task_id", "category", "role", "entry_point", "import"}
 
 
 def words_of(text: str) -> tuple[str, ...]:
@@ -171,7 +171,7 @@ class Exclusions:
     def _runs(self, value: Any) -> Iterator[int]:
         """Returns the runs of words in all texts of a JSON value, whatever their keys, except ids and categories."""
         if isinstance(value, (dict, list)):
-            for v in value if isinstance(value, list) else (v for key, v in value.items() if key not in _NO_TEXT):
+            for v in value if isinstance(value, list) else (v for key, v in value.items() if key not in NO_TEXT):
                 yield from self._runs(v)
         elif isinstance(value, str) and (words := words_of(value)):
             yield from (hash(words[i : i + EXCLUDED_WORDS]) for i in range(max(1, len(words) - EXCLUDED_WORDS + 1)))

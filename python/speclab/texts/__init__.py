@@ -1,0 +1,1 @@
+"""What is made of texts for drafters: training texts, features for heads, datastores."""
