@@ -134,16 +134,16 @@ def test_only_texts_and_steps_decide_about_none_and_one_prompt_has_no_interval(b
 def test_intervals_of_sums_are_those_of_the_statistics_twin():
     """`report --intervals` hands the columns on: the numbers are those that tests/cases/interval_numbers.py makes in fractions and plain loops."""
     cases, work = json.loads((ROOT / "tests/cases/statistics.json").read_text()), ("steps", "other_steps", "old_steps", "old_other_steps")
-    asked, expected = [], []
+    queries, expected = [], []
     for one in [*cases["intervals"], *cases["units"]]:
         columns = one["rows"][: 2 if one["of"] in ("rate", "ratio") else None]
-        asked.append({"of": {"ratios": "ratio_of_ratios"}.get(one["of"], one["of"])} | dict(zip("abcdefgh", columns, strict=False)))
+        queries.append({"of": {"ratios": "ratio_of_ratios"}.get(one["of"], one["of"])} | dict(zip("abcdefgh", columns, strict=False)))
         if "slice" in one:
-            asked[-1] |= {"prompt": one["prompt"], "unit": one["slice"]}
-            asked[-1] |= {name: w for name, w in zip(work, one["work"] or [], strict=False) if w is not None}
+            queries[-1] |= {"prompt": one["prompt"], "unit": one["slice"]}
+            queries[-1] |= {name: w for name, w in zip(work, one["work"] or [], strict=False) if w is not None}
         expected.append(one["interval"])
-    got = [json.loads(line) for line in program("report", "--intervals", "-", stdin="".join(json.dumps(x) + "\n" for x in asked)).out.splitlines()]
-    assert len(got) == len(expected) >= 190 and {x["of"] for x in asked} == {"rate", "ratio", "ratio_of_ratios", "difference", "change"}
+    got = [json.loads(line) for line in program("report", "--intervals", "-", stdin="".join(json.dumps(x) + "\n" for x in queries)).out.splitlines()]
+    assert len(got) == len(expected) >= 190 and {x["of"] for x in queries} == {"rate", "ratio", "ratio_of_ratios", "difference", "change"}
     for x, y in zip(got, expected, strict=True):
         assert [x[k] for k in ("value", "low", "high", "prompts_for_2_percent")] == [None if v is None else pytest.approx(v, rel=1e-9) for v in y]
 
