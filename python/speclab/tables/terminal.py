@@ -291,7 +291,7 @@ def report(value: dict, db: Connection, top: int | None, details: bool) -> str:
 # ---- any two runs
 
 _WIDE = 97
-_SETTINGS = {"model": "target ", "sampling": "", "batch": "batch ", "experiment": "experiment "}  # named where they differ
+_SETTINGS = {"model": "target ", "sampling": "", "batch": "batch ", "experiment": "experiment "}  # named if different
 
 
 def against(value: dict, rows: list[dict]) -> str:
