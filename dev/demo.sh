@@ -56,14 +56,14 @@ demo() {
     fi
 }
 
-# The first tables of README.md: the demo on the present revision, in a fresh database.
+# The table of README.md: the demo on the present revision, in a fresh database.
 readme() {
     demo_db=$(mktemp -d)/readme.db
     demo
-    (tool report --db "$demo_db" --markdown) | python3 "$here/docs/readme.py" "$here/README.md" demo
+    program report --db "$demo_db" --csv | python3 "$here/docs/readme.py" "$here/README.md" demo
 }
 
-# The other table: every drafter, on both targets. Texts for the datastore, and the larger target with its heads, are made here.
+# The table of docs/drafters.md: every drafter, on both targets. Texts for the datastore, and the larger target with its heads, are made here.
 readme_drafters() {
     local db kind texts=$cache/smollm2-135m-chat.jsonl one=smollm2-135m-instruct
     set_up
@@ -85,6 +85,6 @@ readme_drafters() {
     db=${1:-$(mktemp -d)/drafters.db}
     program run "$here/experiments/drafters/drafters.yaml" --db "$db"
     program run "$here/experiments/drafters/drafters-1b.yaml" --db "$db"
-    program report --db "$db" --csv | python3 "$here/docs/readme.py" "$here/README.md" drafters
+    program report --db "$db" --csv | python3 "$here/docs/readme.py" "$here/docs/drafters.md" drafters
     say "all steps are in $db"
 }

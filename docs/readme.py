@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""readme.py README.md demo < MARKDOWN, readme.py README.md drafters < CSV: writes tables of `speclab report` between the README's markers; see
-`./run readme`."""
+"""readme.py PAGE demo|drafters < CSV: writes a table of `speclab report --csv` between the page's markers; see `./run readme`."""
 import csv
 import re
 import sys
@@ -28,8 +27,22 @@ def drafters(rows):
     return [*lines, "", "All greedy texts are equal to those of `none`. The time of `oracle`'s drafts is not counted."]
 
 
+def demo(rows):
+    """Four lines: plain decoding, a lookup, a head, and both, at temperature 0."""
+    rows = {r["drafter_kind"]: r for r in rows if r["sampling"] == "temperature=0"}
+    first = rows["none"]
+    lines = ["| drafter | tokens/s | speedup | tokens/step | accepted | texts equal to plain decoding's |", "|---|--:|--:|--:|--:|--:|"]
+    for kind in ("none", "ngram", "eagle3", "ladder"):
+        r = rows[kind]
+        assert r["equal_texts"] == r["compared_texts"], f"{r['drafter']}: texts differ from those of none"
+        of_none = [interval(r), f"{100 * float(r['acceptance_rate']):.0f} %", f"{r['equal_texts']} of {r['compared_texts']}"] if kind != "none" else ["1", "", ""]
+        lines.append(f"| `{kind}` | {float(r['tokens_per_s']):.0f} | {of_none[0]} | {float(r['tokens_per_step']):.2f} | {of_none[1]} | {of_none[2]} |")
+    return [*lines, "", f"`./run demo`, its greedy half: SmolLM2-135M-Instruct, {first['prompts']} prompts, {first['machine']}, {first['threads']} threads; speedups with 95 % intervals "
+            "(`./run readme` writes this; all drafters: [docs/drafters.md](docs/drafters.md#what-each-gains))."]
+
+
 path, table = sys.argv[1], sys.argv[2]
-lines = sys.stdin.read().splitlines() if table == "demo" else drafters(list(csv.DictReader(sys.stdin)))
+lines = {"demo": demo, "drafters": drafters}[table](list(csv.DictReader(sys.stdin)))
 with open(path, encoding="utf-8") as f:
     text = f.read()
 begin, end = f"<!-- {table}: written by ./run readme" + (" -->\n" if table == "demo" else f" {table} -->\n"), f"<!-- /{table} -->"
