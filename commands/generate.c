@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/files/part.h"
+#include "core/interrupt.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/settings.h"
@@ -103,9 +104,10 @@ static void on_end(void *self, const struct speclab_end *e)
 static bool decode(struct generate *g, struct error *err)
 {
     const struct speclab_request r = generate_request(g, 0, &g->prompt_ids);
+    const volatile int *stop = interrupt_catch_in_plugins();
     bool ok = speclab_decoder_start(g->decoder, &r, err);
     while (ok && speclab_decoder_active(g->decoder) > 0 && !(g->printer.to != NULL && stdout_failed()))
-        ok = speclab_decoder_step(g->decoder, err);
+        ok = interrupt_check(stop, err) && speclab_decoder_step(g->decoder, err);
     return ok;
 }
 

@@ -11,6 +11,7 @@
 #include "commands/generate.h"
 #include "core/files/json_lines.h"
 #include "core/error.h"
+#include "core/interrupt.h"
 #include "core/files/mapped.h"
 #include "core/files/part.h"
 #include "core/json.h"
@@ -376,8 +377,9 @@ static bool take_ended(struct batch *b, struct error *err)
 
 static bool decode_all(struct batch *b, struct error *err)
 {
+    const volatile int *stop = interrupt_catch_in_plugins();
     for (bool more = true;;) {
-        if (!fill_slots(b, &more, err))
+        if (!interrupt_check(stop, err) || !fill_slots(b, &more, err))
             return false;
         const int active = speclab_decoder_active(b->g->decoder);
         if (stdout_failed() || (active == 0 && !more))

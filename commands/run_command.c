@@ -149,8 +149,8 @@ static int run(const struct usage *u, const struct experiment *e, const char *db
         return 0;
     }
     if (*stop != 0) {
-        fprintf(stderr, "speclab run: interrupted; finished texts are in %s; the same command resumes from there\n",
-                db);
+        fprintf(stderr, "speclab run: %s; finished texts are in %s; the same command resumes from there\n",
+                error_is_plugin(&err) ? err.text : "interrupted", db);
         return interrupt_status();
     }
     return command_fail(u, &err);

@@ -36,6 +36,11 @@ const volatile int *interrupt_catch(void)
     return &stop;
 }
 
+const volatile int *interrupt_catch_in_plugins(void)
+{
+    return also != NULL ? interrupt_catch() : NULL;
+}
+
 bool interrupt_requested(void)
 {
     return stop != 0;

@@ -12,6 +12,9 @@ const volatile int *interrupt_catch(void);
 // Sets a function that the handler calls as well. It is one that a signal may interrupt at any place: Python's, so that
 // Ctrl-C ends a plugin that never returns. Default: NULL, none.
 void speclab_interrupt_also(void (*call)(void));
+// Does the same if there is such a function, so that a plugin that never returns can be named. Otherwise a signal keeps
+// its default action. Returns NULL then.
+const volatile int *interrupt_catch_in_plugins(void);
 bool interrupt_requested(void); // returns whether the flag is set
 // The exit status after the signal: 128 and its number, as a shell has it (130 after Ctrl-C); 0: there was none.
 int interrupt_status(void);

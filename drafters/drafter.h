@@ -71,6 +71,7 @@ struct drafter {                     // first member of every drafter's struct
     // the host. 0: negligible.
     struct backend *backend;
     size_t bytes, host_bytes;
+    const char *failed;      // what went wrong in forget, which ends decoding; borrowed. NULL: nothing
     const char *const *part; // (parts) names of the parts of a drafter that combines several, "ngram", by the bits of
                              // draft.source
     int parts;               // 0: it does not set draft.source

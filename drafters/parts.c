@@ -358,6 +358,8 @@ void parts_forget(struct drafter *d, int slot)
 {
     struct parts *g = (struct parts *)d;
     for (int k = 0; k < g->n; k++)
-        if (g->part[k].type->forget != NULL)
+        if (g->part[k].type->forget != NULL) {
             g->part[k].type->forget(g->part[k].drafter, slot);
+            d->failed = d->failed != NULL ? d->failed : g->part[k].drafter->failed;
+        }
 }

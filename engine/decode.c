@@ -529,7 +529,7 @@ static bool report_all(struct speclab_decoder *d, struct error *err)
     for (int i = 0; i < d->slots; i++)
         if (d->sequence[i].active && d->sequence[i].over)
             finish(d, i, ended);
-    return true;
+    return d->drafter->failed == NULL || fail_plugin(err, "%s", d->drafter->failed);
 }
 
 // ---- a step

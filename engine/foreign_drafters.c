@@ -1,6 +1,7 @@
 // foreign_drafters.c - makes a struct drafter_type of the flat struct of a foreign drafter (engine/foreign.h), and
 // checks all that the plugin hands over.
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/clock.h"
@@ -79,6 +80,7 @@ struct foreign {
     struct foreign_advance *advance;     // (slots)
     float *features;                     // (capacity) of hidden states of a device
     size_t capacity;
+    char why[1100]; // what went wrong in forget
 };
 
 // What a call of the plugin took beyond the plugin's own time is not the drafter's.
@@ -370,8 +372,12 @@ static bool foreign_advance(struct drafter *d, const struct advance *a, int n, s
 
 static void foreign_forget(struct drafter *d, int slot)
 {
-    const struct foreign *f = (const struct foreign *)d;
-    f->of->forget(f->handle, slot);
+    struct foreign *f = (struct foreign *)d;
+    begin_call(f);
+    if (f->of->forget(f->handle, slot) != 0 || d->failed != NULL)
+        return;
+    snprintf(f->why, sizeof(f->why), "%s (drafter %s, forget)", f->of->report->why, f->of->name);
+    d->failed = f->why;
 }
 
 struct trees { // the options that a drafter of rows has besides its own

@@ -144,7 +144,7 @@ static bool report_changed_inputs(struct runner *r, const struct cell_runner *c,
         "SELECT r.drafter, r.rule, was.id, CASE"
         " WHEN was.prompts <> r.prompts THEN 'the prompts differ'"
         " WHEN was.target_hash <> r.target_hash THEN 'the target''s weights differ'"
-        " WHEN was.drafter_hash IS NOT r.drafter_hash THEN 'the drafter''s weights or configuration differ'"
+        " WHEN was.drafter_hash IS NOT r.drafter_hash THEN 'the drafter''s weights, configuration or plugin differ'"
         " ELSE 'the target''s configuration, tokenizer or chat template differs' END"
         " FROM run AS r JOIN run AS was ON was.experiment = r.experiment AND was.settings = r.settings AND was.id < r.id"
         " WHERE r.id = ? AND NOT EXISTS (SELECT 1 FROM sequence WHERE run = r.id) ORDER BY was.id DESC LIMIT 1";

@@ -129,6 +129,22 @@ static void put_name(struct text *out, const struct drafter_name *all, int n, in
     free(options.s);
 }
 
+// Two cells of one name had other weights, plugins or inputs, as otherwise the later one would have resumed the first.
+static void mark_older(const struct comparison *c, char **name)
+{
+    bool *older = xcalloc((size_t)c->n + 1, sizeof(*older));
+    for (int i = 0; i < c->n; i++)
+        for (int k = 0; k < c->n && !older[i]; k++)
+            older[i] = c->run[k].run > c->run[i].run && strcmp(name[i], name[k]) == 0;
+    for (int i = 0; i < c->n; i++)
+        if (older[i]) {
+            char *marked = xformat("%s (older: run %lld)", name[i], (long long)c->run[i].run);
+            free(name[i]);
+            name[i] = marked;
+        }
+    free(older);
+}
+
 void cell_names_make(const struct comparison *c, struct cell_names *to)
 {
     struct drafter_name *all = xmalloc(((size_t)c->n + 1) * sizeof(*all));
@@ -155,6 +171,7 @@ void cell_names_make(const struct comparison *c, struct cell_names *to)
         to->name[i] = name.s;
     }
     to->common = common.s;
+    mark_older(c, to->name);
     for (int i = 0; i < c->n; i++)
         json_free(all[i].options);
     free(all);

@@ -378,10 +378,15 @@ static bool part_open(struct cell_part *p, const struct due *due, struct error *
 // Fills free slots, takes one step and stores the texts that ended; sets `over`.
 static bool part_step(struct cell_part *p, struct error *err)
 {
+    struct error other;
     progress_tick(&p->r->progress, p->label);
-    return interrupt_check(p->r->stop, err) && start_turns(p, err) &&
-           (p->over || (start_fillers(p, err) && speclab_decoder_step(p->c->decoder, err) &&
-                        store_finished_turns(p, err) && start_turns(p, err)));
+    if (!interrupt_check(p->r->stop, err) || !start_turns(p, err) || (!p->over && !start_fillers(p, err)))
+        return false;
+    if (p->over)
+        return true;
+    // A text that has ended is stored, too, if the step fails after that.
+    const bool stepped = speclab_decoder_step(p->c->decoder, err);
+    return store_finished_turns(p, stepped ? err : &other) && stepped && start_turns(p, err);
 }
 
 // Returns the number of tokens decoded so far, including those of fillers.

@@ -130,14 +130,14 @@ _inside = False  # a plugin's function is running: Ctrl-C ends it
 
 def sentence(why: BaseException, file: str) -> str:
     """What went wrong, where in the plugin's file."""
-    if isinstance(why, KeyboardInterrupt):
-        return f"{file}: interrupted"
     if isinstance(why, SyntaxError) and why.filename:
         return f"{why.filename}:{why.lineno}: {why.msg}"
     lines = [f.lineno for f in traceback.extract_tb(why.__traceback__) if f.filename == os.path.abspath(file)]
     where = getattr(why, "where", None)
     place = f"{file}:{lines[-1]}: " if lines else f"{file}:{where.__code__.co_firstlineno}: " if where else f"{file}: "
     text = " ".join(str(why).split())
+    if isinstance(why, KeyboardInterrupt):
+        return place + "interrupted"
     return place + (text if isinstance(why, plugins.Wrong) else f"{type(why).__name__}: {text}" if text else type(why).__name__)
 
 
