@@ -1,6 +1,8 @@
 """The plugins in examples/, and `check-drafter`: what it says of drafters that keep the contract and of those that do not."""
 
 import json
+import math
+import re
 import subprocess
 import sys
 
@@ -87,6 +89,50 @@ class Twins(Own):
         for token in self.random.choice(self.vocab, 2, replace=False, p=q):
             draft.add(int(token), parent=0, q=q)
 
+class Later(Own):
+    "reports a false row, in texts whose prompts are not those of the contract"
+    def propose(self, request, draft):
+        if request.prompt != 12 and len(request.tokens) >= request.prompt + 24:
+            Sharp.propose(self, request, draft)
+
+class Drops(Own):
+    "drops every second token after a look at it, and draws by the length of the text"
+    def propose(self, request, draft):
+        q = self.row_of(int(request.tokens[-1]))
+        token = int(np.random.default_rng(len(request.tokens)).choice(self.vocab, p=q))
+        if request.prompt != 12 and q[token] > 0.01:
+            draft.add(token, q=q)
+
+class Rarely(Own):
+    "reports one row in a text"
+    def propose(self, request, draft):
+        if request.prompt != 12 and len(request.tokens) == request.prompt + 20:
+            Own.propose(self, request, draft)
+
+class Samples(Own):
+    "leaves all draws to the engine"
+    def propose(self, request, draft):
+        draft.sample(self.row_of(int(request.tokens[-1])))
+
+class Seeds(Own):
+    "draws by the text"
+    def propose(self, request, draft):
+        q = self.row_of(int(request.tokens[-1]))
+        draft.add(int(np.random.default_rng(request.tokens).choice(self.vocab, p=q)), q=q)
+
+class Others(Own):
+    "two rows for the tokens behind the root"
+    def propose(self, request, draft):
+        for token in (3, 4):
+            draft.add(3, parent=0, q=self.row_of(token))
+
+class Clock(speclab.Drafter):
+    "has another row whenever it is made"
+    def __init__(self):
+        self.first = np.random.default_rng().normal(size=self.vocab)
+    def row(self, slot, path):
+        return self.first
+
 class Counts(speclab.Drafter):
     "counts its drafts"
     drafts = 0
@@ -145,6 +191,14 @@ class Network(speclab.Drafter):
     def row(self, slot, path):
         return self.w @ self.state[slot] + path[-1]
 
+class Starts(Network):
+    "has nothing before its first advance"
+    def __init__(self):
+        super().__init__()
+        self.state = {}
+    def advance(self, a):
+        self.state[a.slot] = a.states[-1].sum(0)
+
 class Far(speclab.Drafter):
     def propose(self, request, draft):
         draft.add(self.used_vocab)
@@ -172,10 +226,30 @@ def test_a_drafter_that_draws_from_its_row_is_truthful(kinds):
     assert t.drawn == 3 * contract.TRIALS and t.smallest > 1e-4
 
 
-@pytest.mark.parametrize("name, says", [("Best", "frequen"), ("Sharp", "frequen"), ("Twins", "0 pairs are equal")])
+@pytest.mark.parametrize("mean", [0.01, 0.5, 3.0, 40.0])
+def test_the_bound_of_a_number_of_events_is_above_their_probability(mean):
+    """Compared with the sums of Poisson's distribution, which has longer tails than events of a probability each."""
+    weight = [math.exp(-mean + k * math.log(mean) - math.lgamma(k + 1)) for k in range(200)]
+    for seen in range(100):
+        exact = 2 * min(sum(weight[: seen + 1]), sum(weight[seen:]))
+        assert contract.poisson(seen, mean) >= min(1.0, exact) * 0.999
+    assert contract.poisson(int(10 * mean) + 10, mean) < 1e-6
+
+
+@pytest.mark.parametrize("name, says", [("Best", "frequen"), ("Sharp", "frequen"), ("Twins", "siblings of a row are not independent: 0 pairs are equal"),
+                                        ("Seeds", "frequen")])  # fmt: skip
 def test_a_row_that_was_not_drawn_from_shows(name, says, kinds):
     t = contract.truthful(made(kinds, name))
     assert t.smallest < contract.ALPHA and says in t.what, t
+
+
+def test_draws_by_the_text_show_although_their_places_are_uniform():
+    draws, q = contract.Draws(), np.full(40, 1 / 40)
+    for text in [np.array([i, 7]) for i in range(150)] * 2:
+        token = int(np.random.default_rng(text).integers(40))
+        draws.take(text, [contract.Node(-1, 7, None, True), contract.Node(0, token, q, False)])
+    t = draws.truth()
+    assert t.drawn == 300 and t.smallest < contract.ALPHA and "drafts of one text are not independent: 150 pairs are equal, expected 3.75" in t.what, t
 
 
 def test_p_values_of_truthful_drafters_are_not_small(kinds):
@@ -187,7 +261,7 @@ def test_p_values_of_truthful_drafters_are_not_small(kinds):
 
 @pytest.mark.parametrize("name, history", [("Counts", "its drafts before were rejected"), ("Keeps", "another text was in its slot before"),
                                            ("Mixes", "another text"), ("Advances", "the prompt comes in parts"),
-                                           ("First", "its drafts before were rejected")])  # fmt: skip
+                                           ("Clock", "it is made again, for the same text"), ("First", "its drafts before were rejected")])  # fmt: skip
 def test_a_draft_that_depends_on_more_than_the_text_shows(name, history, kinds):
     d = contract.depends_on_more(made(kinds, name))
     assert d is not None and (history in d.history or name == "Counts"), d
@@ -199,6 +273,7 @@ def test_a_draft_of_the_text_alone_is_the_same_in_every_history(name, kinds):
 
 
 @pytest.mark.parametrize("name, says", [("Far", "expected a token from 0 to 35, found 36"),
+                                        ("Others", "expected one row for all tokens behind node 0, found another"),
                                         ("Heavy", "expected probabilities whose sum is 1, found a sum of 40")])  # fmt: skip
 def test_a_wrong_draft_is_named(name, says, kinds):
     with pytest.raises(contract.Wrong, match=says):
@@ -216,10 +291,30 @@ def test_options_are_checked(given, says):
         contract.Driven(space["O"], given, SETTING)
 
 
+@pytest.mark.parametrize("name, says, status", [
+    ("later", r"WRONG  declares truthfully in greedy texts: \d+ tokens were not drawn from the q", 1),
+    ("drops", r"WRONG  declares truthfully in greedy texts: \d+ tokens were not drawn from the q", 1),
+    ("rarely", r"-      declares truthfully in greedy texts: 72 tokens with a q that add reported are too few", 0),
+    ("samples", r"-      declares truthfully in greedy texts: add reported no q, so none was tested", 0),
+    ("own", r"ok     declares truthfully in random texts: 3000 tokens .*\n(.*\n)*  ok     declares truthfully in greedy texts: \d{4} tokens agree", 0)])  # fmt: skip
+def test_q_of_the_texts_of_a_target_is_tested_or_said_not_to_be(name, says, status, tiny, tmp_path):
+    (tmp_path / "idea.py").write_text(DRAFTERS)
+    done = call("check-drafter", "idea.py", name, "--target", tiny, cwd=tmp_path)
+    assert done.status == status and re.search(says, done.out), done
+    if name in ("later", "drops", "rarely", "samples"):
+        assert "-      declares truthfully in random texts: add reported no q" in done.out and "ok     declares" not in done.out
+
+
+def test_check_drafter_names_the_text_that_failed(tiny, tmp_path):
+    (tmp_path / "idea.py").write_text(DRAFTERS)
+    done = call("check-drafter", "idea.py", "starts", "--target", tiny, cwd=tmp_path)
+    assert done.status == 1 and "KeyError: 0 (for a text of one token, of which no advance was told)" in done.out, done
+
+
 def test_check_drafter_says_in_words_what_is_wrong(tiny, tmp_path):
     (tmp_path / "idea.py").write_text(DRAFTERS)
     done = call("check-drafter", "idea.py", "best", "--target", tiny, cwd=tmp_path)
-    assert done.status == 1 and "WRONG  declares truthfully: 1000 tokens were not drawn from the q" in done.out
+    assert done.status == 1 and "WRONG  declares truthfully in random texts: 1000 tokens were not drawn from the q" in done.out
     assert "greedy text: equals none's" in done.out
     done = call("check-drafter", "idea.py", "keeps", "--target", tiny, cwd=tmp_path)
     assert done.status == 1 and "WRONG  depends on the text alone: a draft differs when another text was in its slot before: node 1" in done.out
