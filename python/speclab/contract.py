@@ -16,7 +16,8 @@ import numpy as np
 from speclab import dlpack, plugins
 from speclab.plugins import Wrong
 
-LENGTHS, PROMPT = (24, 90, 13, 45), 12  # tokens of texts, in turn; those of them that are the prompt, whatever the advances were
+LENGTHS = 24, 90, 13, 45  # tokens of texts, in turn
+PROMPT = 12  # those of them that are the prompt, whatever the advances were
 TRIALS, TEXTS = 1000, 12  # drafts for the statistical tests; texts for the comparisons
 ALPHA, FEW = 1e-6, 100  # level of a statistical test; of fewer tokens it says nothing
 
@@ -205,8 +206,8 @@ class Draws:
     def __init__(self) -> None:
         self.by_id: list[float] = []
         self.by_rank: list[float] = []
-        self.pairs = {"siblings of a row": [0, 0.0], "drafts of one text": [0, 0.0]}  # equal ones, and their expectation
-        self.first: dict[bytes, Node] = {}  # of a text that was drafted for an odd number of times
+        self.pairs = {"siblings of a row": [0, 0.0], "drafts of one text": [0, 0.0]}  # equal ones, their expectation
+        self.first: dict[bytes, Node] = {}  # the first token of a draft whose text waits for another one
         self.random = np.random.default_rng(11)
 
     def _pair(self, of: str, a: Node, b: Node) -> None:

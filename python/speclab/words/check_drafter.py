@@ -51,8 +51,9 @@ def _decode(target: str, file: str, drafter: str, prompt: str, *how: str) -> Dec
     return Decoded(made["new_ids"], sum(s["accepted"] for s in made["steps"]), sum(s["drafted"] for s in made["steps"]))
 
 
-def _watched(*words: str) -> None:
-    """Runs the engine's program with a drafter whose drafts are tested, in a process of its own: the last line of stdout is a contract.Truth."""
+def _observed(*words: str) -> None:
+    """Runs the engine's program with a drafter whose drafts are tested, in a process of its own. The last line of
+    stdout is a contract.Truth."""
     draws, create = contract.Draws(), door.DrafterEntry.create
 
     def created(entry: door.DrafterEntry, *given: Any) -> int:
@@ -60,13 +61,13 @@ def _watched(*words: str) -> None:
         drafter = entry.alive[number]
         propose = drafter.propose
 
-        def watched(request: plugins.Request, draft: plugins.Draft) -> Any:
+        def observed(request: plugins.Request, draft: plugins.Draft) -> Any:
             seen = contract.Seen(draft, int(request.tokens[-1]))
             result = propose(request, seen)
             draws.take(request.tokens, seen.nodes)
             return result
 
-        drafter.propose = watched
+        drafter.propose = observed
         return number
 
     door.DrafterEntry.create = created
@@ -80,7 +81,7 @@ def _drawn(target: str, file: str, drafter: str) -> contract.Truth:
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as prompts:
         prompts.writelines(json.dumps({"id": str(i), "prompt": p}) + "\n" for i, p in enumerate(PROMPTS * COPIES))
         prompts.flush()
-        code = "import sys; from speclab.words.check_drafter import _watched; _watched(*sys.argv[1:])"
+        code = "import sys; from speclab.words.check_drafter import _observed; _observed(*sys.argv[1:])"
         out = _process("-c", code, "generate", target, "--tokens", str(TOKENS), "--ignore-end", "--jsonl", "--batch", "1",
                        "--prompts", prompts.name, "--plugin", file, "--drafter", drafter)  # fmt: skip
     return contract.Truth(*json.loads(out.splitlines()[-1]))
