@@ -236,8 +236,8 @@ def test_the_bound_of_a_number_of_events_is_above_their_probability(mean):
     assert contract.poisson(int(10 * mean) + 10, mean) < 1e-6
 
 
-@pytest.mark.parametrize("name, says", [("Best", "frequen"), ("Sharp", "frequen"), ("Twins", "siblings of a row are not independent: 0 pairs are equal"),
-                                        ("Seeds", "frequen")])  # fmt: skip
+@pytest.mark.parametrize("name, says", [("Best", "frequen"), ("Sharp", "frequen"), ("Seeds", "frequen"),
+                                        ("Twins", "siblings of a row are not independent: 0 pairs are equal")])  # fmt: skip
 def test_a_row_that_was_not_drawn_from_shows(name, says, kinds):
     t = contract.truthful(made(kinds, name))
     assert t.smallest < contract.ALPHA and says in t.what, t
@@ -249,7 +249,8 @@ def test_draws_by_the_text_show_although_their_places_are_uniform():
         token = int(np.random.default_rng(text).integers(40))
         draws.take(text, [contract.Node(-1, 7, None, True), contract.Node(0, token, q, False)])
     t = draws.truth()
-    assert t.drawn == 300 and t.smallest < contract.ALPHA and "drafts of one text are not independent: 150 pairs are equal, expected 3.75" in t.what, t
+    assert t.drawn == 300 and t.smallest < contract.ALPHA
+    assert "drafts of one text are not independent: 150 pairs are equal, expected 3.75" in t.what, t
 
 
 def test_p_values_of_truthful_drafters_are_not_small(kinds):
@@ -261,7 +262,8 @@ def test_p_values_of_truthful_drafters_are_not_small(kinds):
 
 @pytest.mark.parametrize("name, history", [("Counts", "its drafts before were rejected"), ("Keeps", "another text was in its slot before"),
                                            ("Mixes", "another text"), ("Advances", "the prompt comes in parts"),
-                                           ("Clock", "it is made again, for the same text"), ("First", "its drafts before were rejected")])  # fmt: skip
+                                           ("Clock", "it is made again, for the same text"),
+                                           ("First", "its drafts before were rejected")])  # fmt: skip
 def test_a_draft_that_depends_on_more_than_the_text_shows(name, history, kinds):
     d = contract.depends_on_more(made(kinds, name))
     assert d is not None and (history in d.history or name == "Counts"), d
@@ -296,7 +298,8 @@ def test_options_are_checked(given, says):
     ("drops", r"WRONG  declares truthfully in greedy texts: \d+ tokens were not drawn from the q", 1),
     ("rarely", r"-      declares truthfully in greedy texts: 72 tokens with a q that add reported are too few", 0),
     ("samples", r"-      declares truthfully in greedy texts: add reported no q, so none was tested", 0),
-    ("own", r"ok     declares truthfully in random texts: 3000 tokens .*\n(.*\n)*  ok     declares truthfully in greedy texts: \d{4} tokens agree", 0)])  # fmt: skip
+    ("own", r"ok     declares truthfully in random texts: 3000 .*\n(.*\n)*  ok     declares truthfully in greedy texts: \d{4} tokens agree", 0),
+])  # fmt: skip
 def test_q_of_the_texts_of_a_target_is_tested_or_said_not_to_be(name, says, status, tiny, tmp_path):
     (tmp_path / "idea.py").write_text(DRAFTERS)
     done = call("check-drafter", "idea.py", name, "--target", tiny, cwd=tmp_path)

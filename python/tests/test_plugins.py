@@ -530,5 +530,5 @@ def test_ctrl_c_ends_a_plugin_that_never_returns_and_loses_nothing(experiment):
             err = running.communicate(timeout=60)[1]
         finally:
             running.kill()
-    assert running.returncode in (1, 130) and "interrupted; finished texts are in r.db" in err and "Traceback" not in err
+    assert running.returncode in (1, 130) and "interrupted (drafter fails, propose); finished texts are in r.db" in err and "Traceback" not in err
     assert texts(experiment / "r.db")["fails"] == 2
