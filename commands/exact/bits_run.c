@@ -211,6 +211,7 @@ struct all {
     struct store *store;
     const struct exact_plan *plan;
     enum agreement worst;
+    int failed; // cells
 };
 
 static bool one_of_all(void *self, struct observed_cell *c, struct error *err)
@@ -228,6 +229,7 @@ static bool one_of_all(void *self, struct observed_cell *c, struct error *err)
         ok = bits_store(all->store, &row, &b->result, err);
         identity_free(&identity);
     }
+    ok = ok || exact_cell_failed(c, all->plan, err, &all->failed);
     close_bits(b);
     return ok;
 }
@@ -235,8 +237,8 @@ static bool one_of_all(void *self, struct observed_cell *c, struct error *err)
 bool bits_run(const struct experiment *e, struct store *s, const struct exact_plan *plan, enum agreement *worst,
               struct error *err)
 {
-    struct all all = { s, plan, BITWISE_EQUAL };
+    struct all all = { s, plan, BITWISE_EQUAL, 0 };
     bool ok = each_observed_cell(e, one_of_all, &all, err);
     *worst = all.worst;
-    return ok;
+    return ok && exact_none_failed(all.failed, s, err);
 }

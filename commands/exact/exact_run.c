@@ -114,9 +114,13 @@ static bool decode_until_enough(struct tested_cell *w, struct error *err)
     w->began = w->last_report = clock_seconds();
     w->given = (double)w->sums.tokens;
     while (ok && !is_enough(w)) {
+        const char *failed;
         while (ok && speclab_decoder_has_free_slot(w->c->decoder) && w->started < w->sums.sequences + w->capacity)
             ok = start_next(w, err);
-        ok = ok && interrupt_check(w->plan->stop, err) && speclab_decoder_step(w->c->decoder, err) && join(w, err);
+        ok = ok && interrupt_check(w->plan->stop, err) && speclab_decoder_step(w->c->decoder, err);
+        if (ok && (failed = observer_failed(w->observer)) != NULL)
+            ok = fail_plugin(err, "%s (rule %s, as control)", failed, w->c->decoder->rule->name);
+        ok = ok && join(w, err);
         report_progress(w);
     }
     return ok;
@@ -132,7 +136,9 @@ static void print_stream(FILE *to, const struct verdict *v, int stream)
         fprintf(to, "%11s  %-44s", "", "");
     else {
         char test[64];
-        if (strcmp(s->worst->test.kind, "impossible") == 0)
+        if (!(s->worst->log10_adjusted < 0)) // every p is 1
+            snprintf(test, sizeof(test), "-");
+        else if (strcmp(s->worst->test.kind, "impossible") == 0)
             snprintf(test, sizeof(test), "tokens that the target gives p = 0");
         else
             snprintf(test, sizeof(test), "%s, %s (%s)", s->worst->test.kind, s->worst->test.of, s->worst->test.part);
@@ -162,6 +168,24 @@ static void print_conclusion(FILE *to, const struct verdict *v)
     fprintf(to, "\n");
 }
 
+static const double confidence = 0.95;
+
+static void print_size(FILE *to, struct bias_size size)
+{
+    if (size.least > 0)
+        fprintf(
+            to,
+            "  Size: a total variation per token of at least %.4f on average, with %.0f %% confidence; %.4f as observed\n"
+            "  along the order of q / p. There is no upper bound.\n",
+            size.least, 100 * confidence, size.observed);
+    else
+        fprintf(
+            to,
+            "  Size: a total variation per token of %.4f as observed along the order of q / p; too few tokens for a\n"
+            "  bound with %.0f %% confidence. With a smaller --level it takes more of them.\n",
+            size.observed, 100 * confidence);
+}
+
 void exact_print(FILE *to, const struct verdict *v, const struct observed *seen, int64_t texts)
 {
     fprintf(to, "  %.0f tokens of %lld texts, %.0f steps; probability of a false alarm at most %g\n", v->tokens,
@@ -181,6 +205,8 @@ void exact_print(FILE *to, const struct verdict *v, const struct observed *seen,
                 "  Kolmogorov-Smirnov test, of %.4f by the bet, for the alternative that each tests directly\n",
                 v->detectable_ks, v->detectable_e);
     print_conclusion(to, v);
+    if (v->of[STREAM_TEXT].alarm)
+        print_size(to, bias_size_of(&seen->of[STREAM_TEXT], 1 - confidence));
 }
 
 // ---- the database
@@ -272,11 +298,39 @@ static void close_cell(struct tested_cell *w)
     free(w);
 }
 
+static char *label_of(const struct observed_cell *c)
+{
+    return xformat("%s, %s, %s", c->e->drafter.entry[c->cell.drafter].shown, c->e->rule.entry[c->cell.rule].shown,
+                   c->e->sampling.entry[c->cell.sampling].shown);
+}
+
 static void print_head(const struct tested_cell *w, const char *more)
 {
-    fprintf(w->plan->out, "%s, %s, %s%s\n", w->c->e->drafter.entry[w->c->cell.drafter].shown,
-            w->c->e->rule.entry[w->c->cell.rule].shown, w->c->e->sampling.entry[w->c->cell.sampling].shown, more);
+    char *label = label_of(w->c);
+    fprintf(w->plan->out, "%s%s\n", label, more);
     fflush(w->plan->out);
+    free(label);
+}
+
+bool exact_cell_failed(const struct observed_cell *c, const struct exact_plan *plan, const struct error *why,
+                       int *failed)
+{
+    struct error ignored;
+    if (!error_is_plugin(why) || !interrupt_check(plan->stop, &ignored))
+        return false;
+    char *label = label_of(c);
+    fprintf(plan->out, "%s: failed\n", label);
+    fflush(plan->out);
+    fprintf(stderr, "speclab exact: %s: %s; the cell ends here\n", label, why->text);
+    free(label);
+    ++*failed;
+    return true;
+}
+
+bool exact_none_failed(int failed, const struct store *s, struct error *err)
+{
+    return failed == 0 || fail(err, "%d of the cells ended with an error of a plugin; what was finished is in %s",
+                               failed, store_path(s));
 }
 
 static bool run_cell(struct tested_cell *w, enum answer *answer, struct error *err)
@@ -305,7 +359,7 @@ struct all {
     struct store *store;
     const struct exact_plan *plan;
     enum answer worst;
-    int tested; // cells
+    int tested, failed; // cells
 };
 
 static bool one_of_all(void *self, struct observed_cell *c, struct error *err)
@@ -316,7 +370,7 @@ static bool one_of_all(void *self, struct observed_cell *c, struct error *err)
     w->plan = all->plan;
     w->store = all->store;
     enum answer answer = NO_BIAS_FOUND;
-    bool ok = run_cell(w, &answer, err);
+    bool ok = run_cell(w, &answer, err) || exact_cell_failed(c, all->plan, err, &all->failed);
     all->tested += w->id != 0;
     if (ok && all->worst != BIAS_FOUND && answer != NO_BIAS_FOUND)
         all->worst = answer;
@@ -327,10 +381,10 @@ static bool one_of_all(void *self, struct observed_cell *c, struct error *err)
 bool exact_run(const struct experiment *e, struct store *s, const struct exact_plan *plan, enum answer *worst,
                struct error *err)
 {
-    struct all all = { s, plan, NO_BIAS_FOUND, 0 };
+    struct all all = { .store = s, .plan = plan, .worst = NO_BIAS_FOUND };
     bool ok = each_observed_cell(e, one_of_all, &all, err);
     *worst = all.worst;
-    return ok &&
+    return ok && exact_none_failed(all.failed, s, err) &&
            (all.tested > 0 ||
             fail(err, "%s: at temperature 0 there is no distribution to test; --bits compares the logits", e->path));
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "verifier/exact/evidence.h"
+#include "verifier/exact/verdict.h"
 #include "results/statistics/statistics.h"
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"
@@ -249,6 +250,79 @@ static void serially_dependent_uniforms_are_detected(void **state)
             assert_true(list[i].log10_p > -4);
 }
 
+// ---- the size of a bias
+
+// Adds tokens: in a share of `shift` of them token 0, which p gives `first`, and a draw from p in the rest. Their total
+// variation from p is shift (1 - first). q favours token 0, which comes last in the guided order.
+static void write_shifted(struct evidence *e, float first, double shift, int tokens, uint64_t *seed)
+{
+    const float p[] = { first, (1 - first) / 2, (1 - first) / 2 }, q[] = { .98f, .01f, .01f };
+    struct uniforms last = evidence_start;
+    for (int i = 0; i < tokens; i++) {
+        struct observed_token t = {
+            .vocab = 3, .p = p, .p_sum = row_sum(p, 3), .q = q, .q_sum = 1, .before = -1, .end = -1
+        };
+        const double u = uniform(seed);
+        t.token = uniform(seed) < shift || u < (double)first ? 0 : u < (1 + (double)first) / 2 ? 1 : 2;
+        t.u = uniform(seed);
+        last = evidence_add(e, &t, last);
+    }
+}
+
+// Bounds are looked at every hundred tokens: the largest of them is below the total variation, in each of a hundred
+// texts, where at most five in a hundred may exceed it.
+static void the_size_of_a_bias_is_never_below_its_bound(void **state)
+{
+    uint64_t seed = 21;
+    int above = 0;
+    for (int run = 0; run < 100; run++) {
+        struct evidence e = { 0 };
+        const float first = run % 2 ? .5f : .3f;
+        const double shift = run % 4 < 2 ? 0 : .2, size = shift * (1 - (double)first);
+        double most = 0;
+        for (int look = 0; look < 20; look++) {
+            write_shifted(&e, first, shift, 100, &seed);
+            most = fmax(most, bias_size_of(&e, .05).least);
+        }
+        above += most > size;
+    }
+    assert_in_range(above, 0, 5);
+}
+
+// Half of the order is one of the boundaries at which it is measured, so the bound reaches the size.
+static void the_bound_reaches_the_size_of_a_bias(void **state)
+{
+    uint64_t seed = 22;
+    double before = 0;
+    static const int tokens[] = { 2000, 18000, 180000 };
+    struct evidence e = { 0 };
+    for (int i = 0; i < 3; i++) {
+        write_shifted(&e, .5f, .2, tokens[i], &seed);
+        const struct bias_size size = bias_size_of(&e, .05);
+        const double n = evidence_tokens(&e);
+        print_message("%.0f tokens: %.4f observed, at least %.4f, of 0.1\n", n, size.observed, size.least);
+        assert_true(fabs(size.observed - .1) < 4 / (2 * sqrt(n)) && size.least > before && size.least < .1);
+        before = size.least;
+    }
+    assert_true(before > .09);
+}
+
+// Impossible tokens are a bias of their share, whatever the others are.
+static void impossible_tokens_count_in_the_size_of_a_bias(void **state)
+{
+    const float p[] = { 0, .5f, .5f };
+    uint64_t seed = 23;
+    struct evidence e = { 0 };
+    assert_true(bias_size_of(&e, .05).observed == 0 && bias_size_of(&e, .05).least == 0);
+    for (int i = 0; i < 20000; i++) {
+        struct observed_token t = { .vocab = 3, .p = p, .p_sum = 1, .before = -1, .end = -1, .u = uniform(&seed) };
+        t.token = i % 4 == 0 ? 0 : 1 + (uniform(&seed) < .5);
+        evidence_add(&e, &t, evidence_start);
+    }
+    const struct bias_size size = bias_size_of(&e, .05);
+    assert_true(size.observed > .22 && size.observed < .25 && size.least > .2 && size.least < size.observed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +330,9 @@ int main(void)
         cmocka_unit_test(an_exact_text_raises_no_alarm),
         cmocka_unit_test(a_biased_text_is_detected),
         cmocka_unit_test(serially_dependent_uniforms_are_detected),
+        cmocka_unit_test(the_size_of_a_bias_is_never_below_its_bound),
+        cmocka_unit_test(the_bound_reaches_the_size_of_a_bias),
+        cmocka_unit_test(impossible_tokens_count_in_the_size_of_a_bias),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -365,6 +365,36 @@ static void slots_are_independent(void **state)
     free(a);
 }
 
+// The text comes from a rule that decides, the control from one that cannot.
+static void verify_or_fail(const struct rule *rule, const struct draft *d, struct rows *p, const void *options,
+                           struct rng *rng, struct verification *out)
+{
+    rule_named("rejection")->verify(rule, d, p, options, rng, out);
+    out->failed = "no decision";
+}
+
+static void a_control_that_cannot_decide_is_reported(void **state)
+{
+    struct rule failing = *rule_named("rejection");
+    failing.verify = verify_or_fail;
+    const struct text_setup setups[] = {
+        { .rule = rule_named("rejection"), .tokens = 50 },
+        { .rule = rule_named("rejection"), .declared_rule = &failing, .tokens = 50 },
+    };
+    for (int i = 0; i < 2; i++) {
+        struct observed *seen = xcalloc(1, sizeof(*seen));
+        struct text_writer w = text_writer_open(&setups[i], 4);
+        assert_null(observer_failed(w.observer));
+        text_writer_write(&w, 1, seen);
+        if (i == 0)
+            assert_null(observer_failed(w.observer));
+        else
+            assert_string_equal(observer_failed(w.observer), "no decision");
+        text_writer_close(&w);
+        free(seen);
+    }
+}
+
 static void streams_have_names(void **state)
 {
     for (int i = 0; i < STREAMS; i++)
@@ -387,6 +417,7 @@ int main(void)
         cmocka_unit_test(a_rare_rejection_is_no_proof),
         cmocka_unit_test(observed_sums_are_additive),
         cmocka_unit_test(slots_are_independent),
+        cmocka_unit_test(a_control_that_cannot_decide_is_reported),
         cmocka_unit_test(streams_have_names),
     };
     return cmocka_run_group_tests(tests, toy_language_make, NULL);

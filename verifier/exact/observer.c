@@ -119,6 +119,7 @@ struct observer {
     float *masked;                    // (vocab) a row of q without earlier siblings
     double *p, *q;                    // (vocab) scratch
     double *end;                      // (nodes) end_probabilities
+    char *failed;                     // why the control could not decide; NULL: it could
 };
 
 const char *stream_name(int stream)
@@ -152,7 +153,13 @@ void observer_destroy(struct observer *o)
     free(o->p);
     free(o->q);
     free(o->end);
+    free(o->failed);
     free(o);
+}
+
+const char *observer_failed(const struct observer *o)
+{
+    return o->failed;
 }
 
 void observer_start(struct observer *o, int slot, int64_t sequence)
@@ -319,6 +326,8 @@ static void verify_again(struct observer *o, struct observed_text *t, int stream
     // in the next step.
     source.rng.root = (int32_t)t->seen.steps * MAX_NODES;
     rule->verify(rule, step->request->draft, step->p, again ? o->s.rule_options : NULL, &source.rng, &o->verification);
+    if (again && o->verification.failed != NULL && o->failed == NULL)
+        o->failed = xstrdup(o->verification.failed);
     add_tokens(o, t, stream, step, &o->verification);
 }
 

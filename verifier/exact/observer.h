@@ -65,6 +65,8 @@ struct observer *observer_create(const struct observer_setup *s);
 void observer_destroy(struct observer *o);
 void observer_start(struct observer *o, int slot, int64_t sequence); // a text begins in this slot
 void observer_verified(struct observer *o, const struct verified *step);
+// Why the rule, a plugin's, could not decide as the control; NULL: it could. From then on the sums are of no use.
+const char *observer_failed(const struct observer *o);
 // Adds the sums of the slot's text, which has ended, to `to`.
 void observer_take(struct observer *o, int slot, struct observed *to);
 void observed_join(struct observed *to, const struct observed *from);

@@ -77,6 +77,35 @@ bool verdict_is_certain(double log_e, double level)
     return log_e >= log(4 / level);
 }
 
+// ---- the size of a bias
+
+// The number of tokens in a lower part of the order, less its expectation under their own distributions, is a
+// martingale whose steps have a range of 1, so a variance of 1/4 at most as far as its tails go. The mixture of
+// exponential martingales over a normal distribution of variance 1 / prior bounds it at all times (Howard, Ramdas,
+// McAuliffe, Sekhon 2021, Annals of Statistics 49, equation 14).
+static double deviation(double tokens, double doubt)
+{
+    const double prior = 25, v = tokens / 4 + prior; // narrowest at some hundred tokens
+    return sqrt(v * (log(v / prior) - 2 * log(doubt)));
+}
+
+struct bias_size bias_size_of(const struct evidence *text, double doubt)
+{
+    enum { EDGES = COARSE - 1, STEP = CELLS / COARSE };
+    const double tokens = evidence_tokens(text); // impossible ones are the last of the order: q / p is infinite
+    double below = 0;
+    struct bias_size size = { 0, 0 };
+    if (tokens == 0)
+        return size;
+    for (int edge = 1; edge <= EDGES; edge++) {
+        for (int i = (edge - 1) * STEP; i < edge * STEP; i++)
+            below += text->cells[ORDER_GUIDED][i];
+        size.observed = fmax(size.observed, fabs(below / tokens - (double)edge / COARSE));
+    }
+    size.least = fmax(size.observed - deviation(tokens, doubt / EDGES) / tokens, 0);
+    return size;
+}
+
 // ---- tests beyond those of evidence.h
 
 static bool independence(const struct observed *seen, struct exact_test *to)

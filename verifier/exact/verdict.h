@@ -48,6 +48,18 @@ void verdict_of(struct verdict *v, const struct observed *seen, double max_log_e
 // Returns whether the bet alone has reached its threshold, for monitoring.
 bool verdict_is_certain(double log_e, double level);
 
+// ---- the size of a bias
+
+struct bias_size {
+    double observed; // largest difference between the tokens and p in the mass of a lower part of the guided order
+    double least;    // 0 or more: a lower bound of the average total variation of the tokens; 0: nothing is known
+};
+
+// The total variation is that between the distribution of a token, given what came before it, and its row of p. No
+// number of tokens bounds it from above, as a bias may keep the mass of every part of the order. `least` is above the
+// true average with a probability of at most `doubt`, at whatever length the text is stopped.
+struct bias_size bias_size_of(const struct evidence *text, double doubt);
+
 // ---- sample sizes: the number of tokens that shows a bias of a given size, and the smallest bias that a number of
 // tokens shows
 //
