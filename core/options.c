@@ -204,7 +204,8 @@ bool options_take(const struct settings *s, const char *what, const struct optio
             if (!read_given(given, o, what, field, err))
                 return false;
         } else if (o->default_value == NULL) {
-            return settings_fail(err, s, "%s needs \"%s\" (%s)", what, o->name, o->help);
+            return o->help[0] != '\0' ? settings_fail(err, s, "%s needs \"%s\" (%s)", what, o->name, o->help)
+                                      : settings_fail(err, s, "%s needs \"%s\", which has no default", what, o->name);
         } else {
             struct settings *p = default_value(o);
             bool ok = p == NULL || read_one(p, o, o->name, field, err);

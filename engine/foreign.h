@@ -117,10 +117,11 @@ struct foreign_rule { // it and all that it points to stay for the rest of the p
 // drawn from.
 void speclab_foreign_p(void *self, int32_t node, double *to);
 void speclab_foreign_q(void *self, int32_t node, double *to);
-// The trial of a node: true with probability min(1, num / den).
+// The trial of a node, once at most: true with probability min(1, num / den). -1: it was tried before, and report.why
+// says so.
 int32_t speclab_foreign_accept(void *self, int32_t node, double num, double den);
-// The token after a node: x with probability weight[x] / sum. -1: the weights are no distribution, and report.why says
-// in what.
+// The token after a node, once at most: x with probability weight[x] / sum. -1: it was drawn before, or the weights are
+// no distribution, and report.why says in what.
 int32_t speclab_foreign_pick(void *self, int32_t node, const double *weight);
 
 // ---- registration, as speclab_register_drafter and speclab_register_rule. Return 0, with a sentence in report.why, if

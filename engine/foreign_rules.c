@@ -14,6 +14,7 @@ struct foreign_verifying { // what foreign_decision.self points to
     struct rng *rng;
     struct verification *out;
     struct foreign_report *report;
+    bool picked[MAX_NODES]; // a token was drawn after the node
 };
 
 void speclab_foreign_p(void *self, int32_t node, double *to)
@@ -37,6 +38,8 @@ void speclab_foreign_q(void *self, int32_t node, double *to)
 int32_t speclab_foreign_accept(void *self, int32_t node, double num, double den)
 {
     const struct foreign_verifying *v = self;
+    if (!isnan(v->out->trial_p[node]))
+        return foreign_refuse(v->report, "accept: expected one call for a node, found two for node %d", (int)node), -1;
     v->out->trial_p[node] = num;
     v->out->trial_q[node] = den;
     return v->rng->accept(v->rng, num, den, (struct address){ FOR_ACCEPT, v->rng->root, node });
@@ -44,8 +47,11 @@ int32_t speclab_foreign_accept(void *self, int32_t node, double num, double den)
 
 int32_t speclab_foreign_pick(void *self, int32_t node, const double *weight)
 {
-    const struct foreign_verifying *v = self;
+    struct foreign_verifying *v = self;
     double sum = 0;
+    if (v->picked[node])
+        return foreign_refuse(v->report, "pick: expected one call for a node, found two for node %d", (int)node), -1;
+    v->picked[node] = true;
     for (int x = 0; x < v->p->vocab; x++) {
         if (!(weight[x] >= 0 && weight[x] < INFINITY))
             return foreign_refuse(v->report, "pick: expected weights of at least 0, found %g for token %d", weight[x],
@@ -74,7 +80,7 @@ static void foreign_verify(const struct rule *rule, const struct draft *d, struc
 {
     const struct foreign_type *type = rule->self;
     const struct foreign_rule *of = type->of;
-    struct foreign_verifying v = { d, p, rng, out, of->report };
+    struct foreign_verifying v = { .draft = d, .p = p, .rng = rng, .out = out, .report = of->report };
     struct foreign_decision decision = { d->n, p->vocab, d->token, d->parent, d->proposal, &v, -1, -1 };
     struct foreign_value value[FOREIGN_OPTIONS];
     foreign_values(type->option, of->options, options, value);

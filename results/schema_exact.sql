@@ -11,7 +11,7 @@ CREATE TABLE exact_rule (               -- a rule, enumerated over many small in
     outcomes       INTEGER NOT NULL,    -- random outcomes enumerated, over all instances
     distance       REAL NOT NULL,       -- largest total variation from the target's distribution
     formula_error  REAL NOT NULL,       -- largest difference from rule.end_probabilities
-    verdict        TEXT NOT NULL,       -- exact; lossy, as declared; wrong
+    verdict        TEXT NOT NULL,       -- exact; exact, though it declares lossless: false; lossy, as declared; wrong
     revision       TEXT NOT NULL,
     started        TEXT NOT NULL        -- ISO 8601, UTC
 ) STRICT;

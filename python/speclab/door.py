@@ -9,6 +9,7 @@ import ctypes as c
 import importlib.util
 import inspect
 import math
+import operator
 import os
 import signal
 import sys
@@ -397,7 +398,9 @@ class RuleEntry(Entry):
         def accept(node: int, num: float, den: float) -> bool:
             if not 0 < node < n or not (num >= 0 and den >= 0):
                 raise plugins.Wrong(f"accept: expected a node from 1 to {n - 1} and two numbers of at least 0, found {node}, {num} and {den}")
-            return bool(lib.accept(this, node, num, den))
+            if (taken := lib.accept(this, node, num, den)) < 0:
+                raise plugins.Wrong(self.report.why.decode(errors="replace"))
+            return bool(taken)
 
         def pick(node: int, weight: Any) -> int:
             weight = np.ascontiguousarray(weight, dtype=np.float64)
@@ -409,9 +412,13 @@ class RuleEntry(Entry):
 
         answer = self.rule(value).verify(draft, p, q, accept, pick)
         try:
-            d.last, d.chosen = answer
+            last, chosen = map(operator.index, answer)
         except (TypeError, ValueError):
             raise plugins.Wrong(f"verify: expected the last accepted node and a token, found {answer!r}", self.kind.verify) from None
+        if not (0 <= last < n and 0 <= chosen < vocab):
+            said = f"verify: expected a node from 0 to {n - 1} and a token from 0 to {vocab - 1}, found node {last} and token {chosen}"
+            raise plugins.Wrong(said, self.kind.verify)
+        d.last, d.chosen = last, chosen
         return 1
 
 

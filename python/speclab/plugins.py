@@ -173,7 +173,7 @@ class Rule:
         p(node): the target's distribution after a node, (vocab,). q(node): the distribution from which a node's token
         was drawn, 1 at a token that was not drawn. accept(node, num, den): True with probability min(1, num / den), at
         most once for a node. pick(node, weights): the token after a node, x with probability weights[x] / sum, at most
-        once.
+        once for a node.
         """
         raise NotImplementedError
 

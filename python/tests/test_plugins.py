@@ -282,40 +282,6 @@ def test_a_row_of_q_is_any_array_of_numbers(row, tmp_path, tiny):
     assert done.status == 0, done.err
 
 
-def test_rules_are_enumerated_by_name(tmp_path):
-    half = "class Half(Bad):\n    def verify(self, draft, p, q, accept, pick):\n        return 0, pick(0, p(0) + 1)\n"
-    (tmp_path / "idea.py").write_text(RULE + "return 0, pick(0, p(0))\n    lossless = True\n" + half)
-    done = call("exact", "--rules", "bad", "half", "--instances", 1, "--plugin", "idea.py", cwd=tmp_path)
-    rows = [line.split() for line in done.out.splitlines()[1:3]]
-    assert done.status == 3 and [r[0] for r in rows] == ["bad", "half"] and [r[-1] for r in rows] == ["exact", "wrong"], done.out
-    assert rows[0][1] == rows[1][1] and "synthetic" not in done.out  # a wrong rule is enumerated to the end
-    done = call("exact", "--rules", "hlaf", "--plugin", "idea.py", cwd=tmp_path)
-    assert done.status == 2 and 'unknown rule "hlaf"; did you mean half?' in done.err
-
-
-RULE = "import numpy as np\nimport speclab\nclass Bad(speclab.Rule):\n    def verify(self, draft, p, q, accept, pick):\n        "
-RULE_FAULTS = {
-    "exception": ("return {}['x']", "idea.py:5: KeyError: 'x' (rule bad)"),
-    "answer": ("return 1", "idea.py:4: verify: expected the last accepted node and a token, found 1"),
-    "node": ("return 99, 1", "expected a node below"),
-    "token": ("return 0, 100000", "expected a node below"),
-    "weights": ("return 0, pick(0, np.zeros(288))", "idea.py:5: pick: expected weights with a positive sum"),
-    "shape": ("return 0, pick(0, np.zeros(3))", "idea.py:5: pick: expected a node from 0 to"),
-    "root": ("return 0, int(accept(0, 1, 2))", "idea.py:5: accept: expected a node from 1 to"),
-}
-
-
-@pytest.mark.parametrize("fault", RULE_FAULTS)
-def test_a_faulty_rule_is_named_in_one_sentence(fault, tmp_path, tiny):
-    source, said = RULE_FAULTS[fault]
-    (tmp_path / "idea.py").write_text(RULE + source + "\n")
-    done = call("generate", tiny, "--plugin", "idea.py", "--rule", "bad", "--drafter", "ngram", "--threads", 1, "red green red green", cwd=tmp_path)
-    assert done.status == 1 and said in done.err and len(done.err.strip().splitlines()) == 1, done.err
-    if fault in ("exception", "answer"):
-        done = call("exact", "--rules", "--instances", 1, "--plugin", "idea.py", cwd=tmp_path)
-        assert done.status == 3 and said.split(" (")[0] in done.err and "  synthetic " in done.out
-
-
 def test_what_is_no_plugin_is_refused(tmp_path):
     (tmp_path / "none.py").write_text("x = 1\n")
     (tmp_path / "broken.py").write_text("import not_a_module\n")
@@ -449,6 +415,24 @@ def test_an_exception_ends_its_cell_and_keeps_all_finished_texts(experiment):
     done = call("run", "e.yaml", "--plugin", "idea.py", "--db", "r.db", cwd=experiment)
     assert done.status == 0, done.err  # another source, and so other cells, with a baseline beside them
     assert texts(experiment / "r.db") == {"none": 8, "ngram": 4, "repeat": 8, "fails": 6}
+
+
+def test_exact_tests_the_cells_after_one_whose_plugin_fails(experiment):
+    made = FAILS + "class Unmade(Fails):\n    def __init__(self):\n        open('missing')\n"
+    (experiment / "idea.py").write_text(REPEAT + made)
+    cells = (experiment / "e.yaml").read_text().replace("temperature: 0", "temperature: 1")
+    (experiment / "e.yaml").write_text(cells.replace("{kind: ngram}, {kind: repeat}, {kind: fails}", "{kind: fails}, {kind: unmade}, {kind: repeat}"))
+    line = REPEAT.count("\n") + 5
+    for more, tested in (((), "tokens of"), (("--bits",), "all bits are equal")):
+        done = call("exact", "e.yaml", "--tokens", 40, *more, "--plugin", "idea.py", "--db", "x.db", cwd=experiment)
+        assert done.status == 1 and tested in done.out.split("repeat, rejection")[1], done
+        assert f"fails, rejection, temperature=1: idea.py:{line}: ValueError: a long text (drafter fails, propose); the cell ends here" in done.err
+        assert re.search(r"unmade, rejection, temperature=1: idea.py:\d+: FileNotFoundError: ", done.err), done.err
+        assert "2 of the cells ended with an error of a plugin; what was finished is in x.db" in done.err
+        assert {"fails, rejection, temperature=1: failed", "unmade, rejection, temperature=1: failed"} <= set(done.out.splitlines()), done.out
+    with sqlite3.connect(experiment / "x.db") as c:
+        assert c.execute("SELECT drafter, finished IS NULL FROM exact ORDER BY id").fetchall() == [("fails", 1), ("repeat", 0)]
+        assert c.execute("SELECT group_concat(drafter) FROM exact_bits").fetchone() == ("repeat",)
 
 
 def test_a_cell_whose_drafter_cannot_be_made_is_left_out(experiment):

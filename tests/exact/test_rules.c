@@ -55,11 +55,18 @@ static void exact_rules_keep_the_targets_distribution(void **state)
 
 static int64_t reported, announced;
 
-static void note_progress(int64_t done, int64_t all)
+static bool note_progress(int64_t done, int64_t all)
 {
     assert_int_equal(done, ++reported);
     assert_true(announced == 0 || all == announced);
     announced = all;
+    return true;
+}
+
+static bool stop_at_five(int64_t done, int64_t all)
+{
+    (void)all;
+    return done < 5;
 }
 
 static void progress_comes_with_every_instance(void **state)
@@ -69,6 +76,8 @@ static void progress_comes_with_every_instance(void **state)
     assert_true(f.instances > 20);
     assert_int_equal(reported, f.instances);
     assert_int_equal(announced, f.instances);
+    const struct sweep_size stopped = { 2, 1, 30, stop_at_five };
+    assert_int_equal(law_sweep(rule_named("match"), NULL, NULL, stopped, ROUNDING).instances, 5);
 }
 
 // ---- rules that must not pass

@@ -321,19 +321,20 @@ static void the_rule_is_proven_by_enumeration(void **state)
     free(row);
     char name[16], law[16], verdict[16];
     long long instances, outcomes;
-    double distance;
+    double distance, mean;
     line = strstr(s.out, "\n  refuse "); // the one that declares no probabilities
     assert_non_null(line);
-    assert_int_equal(sscanf(line, "%15s %lld %lld %lf %15s %15s", name, &instances, &outcomes, &distance, law, verdict),
-                     6);
-    assert_true(instances > 0 && outcomes >= instances && distance < 1e-12);
+    assert_int_equal(
+        sscanf(line, "%15s %lld %lld %lf %lf %15s %15s", name, &instances, &outcomes, &distance, &mean, law, verdict),
+        7);
+    assert_true(instances > 0 && outcomes >= instances && distance < 1e-12 && mean > 0 && mean <= distance);
     assert_string_equal(law, "-");
     assert_string_equal(verdict, "exact");
     for (int i = 0; rules[i] != NULL; i++) { // all others declare some
         char *start = xformat("\n  %-10s ", rules[i]->name);
         line = strstr(s.out, start);
         assert_non_null(line);
-        assert_int_equal(sscanf(line, "%*s %*d %*d %*f %15s", law), 1);
+        assert_int_equal(sscanf(line, "%*s %*d %*d %*f %*f %15s", law), 1);
         assert_int_equal(strcmp(law, "-") == 0, rules[i]->end_probabilities == NULL);
         free(start);
     }

@@ -388,6 +388,51 @@ static void an_address_used_twice_is_counted(void **state)
     outcomes_end(&o);
 }
 
+// A run that is made again has the same decisions, and is not counted.
+static void a_run_can_be_made_again(void **state)
+{
+    struct outcomes o;
+    double total = 0;
+    outcomes_begin(&o);
+    o.may_stray = true;
+    while (outcomes_next(&o)) {
+        bool taken[2][3];
+        for (int again = 0; again < 2; again++) {
+            if (again)
+                outcomes_again(&o);
+            for (int i = 0; i < 3; i++)
+                taken[again][i] = o.rng.accept(&o.rng, 1 + i, 4, (struct address){ FOR_ACCEPT, 0, i });
+            assert_true(outcomes_ended(&o));
+        }
+        assert_memory_equal(taken[0], taken[1], sizeof(taken[0]));
+        total += outcomes_probability(&o);
+    }
+    assert_int_equal(o.runs, 8);
+    outcomes_end(&o);
+    assert_true(fabs(total - 1) < 1e-15);
+}
+
+// Code that depends on how often it was called: where it asks, with which probability, whether at all.
+static void code_that_depends_on_more_than_its_decisions_strays(void **state)
+{
+    for (int kind = 0; kind < 5; kind++) {
+        struct outcomes o;
+        int calls = 0;
+        outcomes_begin(&o);
+        o.may_stray = true;
+        while (outcomes_next(&o) && !o.strayed) {
+            const int odd = kind > 0 ? ++calls % 2 : 0;
+            const double weight[] = { kind == 4 ? odd : 1, kind == 4 ? 1 - odd : 1, 1 };
+            if (kind != 3 || odd)
+                o.rng.pick(&o.rng, weight, 3, (struct address){ FOR_RESIDUAL, 0, kind == 1 ? odd : 0 });
+            o.rng.accept(&o.rng, kind == 2 ? 1 + odd : 1, 4, (struct address){ FOR_ACCEPT, 0, 0 });
+            o.rng.accept(&o.rng, 1, 4, (struct address){ FOR_ACCEPT, 0, 1 });
+        }
+        assert_true(o.strayed == (kind > 0) && o.runs <= 12);
+        outcomes_end(&o);
+    }
+}
+
 static void code_without_decisions_runs_once(void **state)
 {
     struct outcomes o;
@@ -419,6 +464,8 @@ int main(void)
         cmocka_unit_test(similar_rows_mostly_pick_the_same_token),
         cmocka_unit_test(every_outcome_is_enumerated_once),
         cmocka_unit_test(an_address_used_twice_is_counted),
+        cmocka_unit_test(a_run_can_be_made_again),
+        cmocka_unit_test(code_that_depends_on_more_than_its_decisions_strays),
         cmocka_unit_test(code_without_decisions_runs_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

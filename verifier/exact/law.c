@@ -104,18 +104,47 @@ static size_t text_of(const struct verification *out, int vocab)
     return text;
 }
 
+// Runs that are made again: the first ones, and one of sixteen after them.
+static bool is_made_again(int64_t run)
+{
+    return run <= 8 || run % 16 == 0;
+}
+
+static bool same_decision(const struct verification *a, const struct verification *b)
+{
+    const size_t n = (size_t)a->n;
+    return a->n == b->n && memcmp(a->token, b->token, n * sizeof(*a->token)) == 0 &&
+           memcmp(a->node, b->node, n * sizeof(*a->node)) == 0;
+}
+
+// Returns whether the run that has just ended, made again with the same outcomes, gives the decision `out` once more.
+// again: scratch. A failure of the rule is a difference.
+static bool is_repeatable(struct outcomes *o, const struct instance *in, const struct rule *rule, const void *options,
+                          const struct verification *out, struct verification *again)
+{
+    struct table_draft g;
+    const int decisions = o->n, repeated = o->repeated;
+    outcomes_again(o);
+    instance_draft(in, &o->rng, 0, &g);
+    rule->verify(rule, &g.draft, &g.p.rows, options, &o->rng, again);
+    o->repeated = repeated;
+    return outcomes_ended(o) && o->n == decisions && again->failed == NULL && same_decision(out, again);
+}
+
 struct law_result law_examine(const struct instance *in, const struct rule *rule, const void *options)
 {
     struct law_result f = { .sound = true, .instances = 1 };
     const size_t texts = (size_t)in->prefixes * (size_t)in->vocab + 1;
     double *mass = xcalloc(2 * texts, sizeof(*mass)), total = 0;
     struct comparison *w = xcalloc(1, sizeof(*w));
-    struct verification out = verification_create(LAW_NODES, in->vocab);
+    struct verification out = verification_create(LAW_NODES, in->vocab),
+                        again = verification_create(LAW_NODES, in->vocab);
     struct table_draft g;
     struct outcomes o;
 
     *w = (struct comparison){ .rule = rule, .options = options };
     outcomes_begin(&o);
+    o.may_stray = true;
     o.rng.root = 7;
     while (outcomes_next(&o)) {
         instance_draft(in, &o.rng, 0, &g);
@@ -123,6 +152,10 @@ struct law_result law_examine(const struct instance *in, const struct rule *rule
         f.failed = out.failed;
         f.sound = out.failed == NULL && draft_is_path(&g.draft, out.node, out.token, out.n, in->vocab);
         if (!f.sound)
+            break;
+        f.own_random =
+            !outcomes_ended(&o) || (is_made_again(o.runs) && !is_repeatable(&o, in, rule, options, &out, &again));
+        if (f.own_random)
             break;
         const double probability = outcomes_probability(&o);
         total += probability;
@@ -133,12 +166,13 @@ struct law_result law_examine(const struct instance *in, const struct rule *rule
     }
     close_draft(w, &f);
     f.lost = fabs(1 - total);
-    f.distance = law_distance(in, mass, mass + texts);
+    f.mean = f.distance = law_distance(in, mass, mass + texts);
     f.accepted_error = fabs(w->accepted);
     f.repeated = o.repeated;
     f.runs = o.runs;
     outcomes_end(&o);
     verification_destroy(&out);
+    verification_destroy(&again);
     free(w);
     free(mass);
     return f;
@@ -148,6 +182,8 @@ struct law_result law_examine(const struct instance *in, const struct rule *rule
 
 static void worse_of(struct law_result *f, const struct law_result *g)
 {
+    const int64_t instances = f->instances + g->instances;
+    f->mean = (f->mean * (double)f->instances + g->mean * (double)g->instances) / (double)instances;
     f->distance = law_max(f->distance, g->distance);
     f->lost = law_max(f->lost, g->lost);
     f->empty = law_max(f->empty, g->empty);
@@ -155,9 +191,10 @@ static void worse_of(struct law_result *f, const struct law_result *g)
     f->accepted_error = law_max(f->accepted_error, g->accepted_error);
     f->trial_error = law_max(f->trial_error, g->trial_error);
     f->sound = f->sound && g->sound;
+    f->own_random = f->own_random || g->own_random;
     f->failed = f->failed != NULL ? f->failed : g->failed;
     f->repeated += g->repeated;
-    f->instances += g->instances;
+    f->instances = instances;
     f->runs += g->runs;
 }
 
@@ -233,10 +270,10 @@ struct law_result law_sweep(const struct rule *rule, const void *options, const 
                 struct law_result f = law_examine(&in, rule, options);
                 worse_of(&worst, &f);
                 instance_free(&in);
-                if (worst.distance > enough || worst.failed != NULL)
+                if (worst.distance > enough || worst.failed != NULL || worst.own_random)
                     return worst;
-                if (e.progress != NULL)
-                    e.progress(worst.instances, all);
+                if (e.progress != NULL && !e.progress(worst.instances, all))
+                    return worst;
             }
         }
     return worst;

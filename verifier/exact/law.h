@@ -12,6 +12,7 @@
 
 struct law_result {   // the result for one instance, or the worst of many
     double distance;  // total variation between the law of the output and the target's
+    double mean;      // mean of `distance` over instances
     double lost;      // |1 - total probability of all outcomes|
     double law_error; // max over nodes and drafts of |probability that the path ends there - rule.end_probabilities|
     double accepted_error; // |E[accepted] of verify - of rule.end_probabilities|
@@ -21,6 +22,7 @@ struct law_result {   // the result for one instance, or the worst of many
     bool sound;            // node[] was a path of the draft from the root, and token[] its tokens
     int repeated;          // addresses used twice in a run
     int64_t instances, runs;
+    bool own_random;    // a run, made again with the same outcomes, decided or asked in another way; the rest is void
     const char *failed; // NULL, or why a plugin's rule could not decide (verification.failed)
 };
 
@@ -39,12 +41,12 @@ double law_distance(const struct instance *in, double *mass, double *own);
 struct sweep_size {
     int chains, trees;
     int64_t drafts;
-    void (*progress)(int64_t done, int64_t all); // is called after each instance; NULL: nobody
+    bool (*progress)(int64_t done, int64_t all); // is called after each instance; false: stop. NULL: nobody
 };
 
 // Examines every shape, proposal mix, vocabulary and family of rows that the rule takes, and stops at the first
-// instance whose distance is above `enough`. flaw: a flaw of the drafter; NULL: none. Rules, mutants and misreporting
-// drafters go through the same sweep.
+// instance whose distance is above `enough`, and where the rule fails or is no function of the outcomes. flaw: a flaw
+// of the drafter; NULL: none. Rules, mutants and misreporting drafters go through the same sweep.
 struct law_result law_sweep(const struct rule *rule, const void *options, const struct drafter_flaw *flaw,
                             struct sweep_size size, double enough);
 
