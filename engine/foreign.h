@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FOREIGN_VERSION = 3 };
+enum { FOREIGN_VERSION = 4 };
 
 struct foreign_report { // the report of the last call
     int64_t own_ns;     // the plugin's own time, without the way to it and back
@@ -65,6 +65,7 @@ struct foreign_drafter { // it and all that it points to stay for the rest of th
     int32_t version;     // FOREIGN_VERSION
     int32_t options, layers;
     const char *name, *summary;
+    const char *where;                   // the place of its source, "idea.py:4: ", before messages; NULL: unknown
     const struct foreign_option *option; // (options)
     const int32_t *layer;                // (layers) as in struct taps
     uint32_t kinds;                      // enum takes, of `propose`; with `rows` the options of trees say it
@@ -76,9 +77,10 @@ struct foreign_drafter { // it and all that it points to stay for the rest of th
     int64_t (*create)(const struct foreign_setting *s, const struct foreign_value *option, int32_t *nodes);
     // One of the two is NULL. propose adds nodes. rows writes the logits behind n paths to to (n, vocab); the engine
     // draws from them, or takes the most probable ones, as the options of trees (drafters/trees/tree_builder.h) say,
-    // which the drafter has besides its own.
+    // which the drafter has besides its own. declined (n), all 0 before: 1 if there is nothing behind the path, whose
+    // row is not read then.
     int32_t (*propose)(int64_t drafter, const struct foreign_request *r, int32_t n);
-    int32_t (*rows)(int64_t drafter, const struct foreign_path *path, int32_t n, float *to);
+    int32_t (*rows)(int64_t drafter, const struct foreign_path *path, int32_t n, float *to, uint8_t *declined);
     int32_t (*advance)(int64_t drafter, const struct foreign_advance *a, int32_t n); // NULL: it keeps no state
     int32_t (*forget)(int64_t drafter, int32_t slot);                                // NULL likewise
     int32_t (*destroy)(int64_t drafter);

@@ -18,34 +18,36 @@
 // ---- rows
 
 // Writes the distribution that a plugin has handed over to to (vocab), as all rows are: on the grid, and 0 from
-// used_vocab on.
-static bool read_distribution(const float *from, float *to, int vocab, int used_vocab, struct foreign_report *r)
+// used_vocab on. Returns the mass below used_vocab; 0: it is no distribution.
+static double read_distribution(const float *from, float *to, int vocab, int used_vocab, struct foreign_report *r)
 {
     static const struct sampling none;
-    double sum = 0;
+    double sum = 0, used = 0;
     for (int x = 0; x < vocab; x++) {
         if (!(from[x] >= 0 && from[x] <= 2))
             return foreign_refuse(r, "q: expected probabilities, found %g for token %d", (double)from[x], x);
         sum += (double)from[x];
+        used = x < used_vocab ? sum : used;
     }
     if (!(fabs(sum - 1) <= 1e-3))
         return foreign_refuse(r, "q: expected probabilities whose sum is 1, found a sum of %g", sum);
+    if (!(used > 0))
+        return foreign_refuse(r, "q: expected probabilities of tokens below %d, as others are padding", used_vocab);
     for (int x = 0; x < vocab; x++)
         to[x] = logf(from[x]);
     sampling_row(&none, to, vocab, used_vocab, NULL);
-    return true;
+    return used;
 }
 
-static bool check_logits(const float *row, int rows, int vocab, const struct foreign_path *path,
+static bool check_logits(const float *row, int rows, int vocab, const uint8_t *declined, const char *where,
                          struct foreign_report *r)
 {
     for (int i = 0; i < rows; i++)
-        for (int x = 0; x < vocab; x++) {
+        for (int x = 0; x < vocab && !declined[i]; x++) {
             const float y = row[(size_t)i * (size_t)vocab + (size_t)x];
             if (isnan(y) || y == INFINITY)
-                return foreign_refuse(
-                    r, "row: expected logits, found %s for token %d, %d tokens behind the text of slot %d",
-                    isnan(y) ? "NaN" : "infinity", x, path[i].n, (int)path[i].slot);
+                return foreign_refuse(r, "%srow: expected logits, found %s for token %d", where,
+                                      isnan(y) ? "NaN" : "infinity", x);
         }
     return true;
 }
@@ -55,7 +57,7 @@ static bool check_logits(const float *row, int rows, int vocab, const struct for
 struct foreign_slot {
     struct rows q; // first
     float **row;   // (nodes) what the SAMPLED children of a node were drawn from; NULL: not made yet
-    bool *has_row; // (nodes) in the draft at hand
+    double *mass;  // (nodes) of the plugin's row, by which `row` is divided; 0: no row in the draft at hand
 };
 
 struct foreign_request_state { // what foreign_request.draft points to
@@ -76,6 +78,7 @@ struct foreign {
     struct draft_path *draft_path;       // (rows)
     struct foreign_path *path;           // (rows)
     int32_t *path_token;                 // (rows, levels + 1)
+    uint8_t *declined;                   // (rows)
     float *logits;                       // (rows, vocab) of backends without memory of the host
     struct foreign_advance *advance;     // (slots)
     float *features;                     // (capacity) of hidden states of a device
@@ -89,6 +92,11 @@ static bool called(struct foreign *f, int32_t ok, int64_t began, const char *wha
     const struct foreign_report *r = f->of->report;
     f->drafter.untimed_ns += clock_ns() - began - r->own_ns;
     return ok != 0 || fail_plugin(err, "%s (drafter %s, %s)", r->why, f->of->name, what);
+}
+
+static const char *where(const struct foreign *f)
+{
+    return f->of->where != NULL ? f->of->where : "";
 }
 
 static int64_t begin_call(const struct foreign *f)
@@ -112,7 +120,7 @@ static void foreign_destroy(struct drafter *d)
         for (int i = 0; i < f->drafter.nodes && f->slot[s].row != NULL; i++)
             free(f->slot[s].row[i]);
         free(f->slot[s].row);
-        free(f->slot[s].has_row);
+        free(f->slot[s].mass);
     }
     if (f->of->rows != NULL)
         draft_batch_destroy(&f->batch);
@@ -123,6 +131,7 @@ static void foreign_destroy(struct drafter *d)
     free(f->draft_path);
     free(f->path);
     free(f->path_token);
+    free(f->declined);
     free(f->logits);
     free(f->advance);
     free(f->features);
@@ -150,6 +159,7 @@ static bool create_rows(struct foreign *f, const struct drafter_env *env, const 
     f->draft_path = xcalloc(rows, sizeof(*f->draft_path));
     f->path = xcalloc(rows, sizeof(*f->path));
     f->path_token = xcalloc(rows * (size_t)(shape.levels + 1), sizeof(int32_t));
+    f->batch.declined = f->declined = xcalloc(rows, sizeof(*f->declined));
     f->logits = xcalloc(rows * (size_t)f->vocab, sizeof(float));
     return true;
 }
@@ -157,15 +167,15 @@ static bool create_rows(struct foreign *f, const struct drafter_env *env, const 
 static bool create_slots(struct foreign *f, int nodes, struct error *err)
 {
     if (nodes < 1 || nodes > MAX_NODES)
-        return fail_plugin(err, "drafter %s: expected 1 to %d nodes of a draft, found %d", f->of->name, MAX_NODES,
-                           nodes);
+        return fail_plugin(err, "%stokens: expected 0 to %d, found %d (drafter %s)", where(f), MAX_NODES - 1, nodes - 1,
+                           f->of->name);
     f->drafter.nodes = nodes;
     f->work = xcalloc((size_t)f->vocab, sizeof(*f->work));
     f->slot = xcalloc((size_t)f->slots, sizeof(*f->slot));
     for (int s = 0; s < f->slots; s++)
         f->slot[s] = (struct foreign_slot){ .q = { f->vocab, q_row },
                                             .row = xcalloc((size_t)nodes, sizeof(float *)),
-                                            .has_row = xcalloc((size_t)nodes, sizeof(bool)) };
+                                            .mass = xcalloc((size_t)nodes, sizeof(double)) };
     return true;
 }
 
@@ -177,8 +187,8 @@ static bool set_taps(struct foreign *f, const struct drafter_env *env, struct er
         f->drafter.taps.layer[i] = f->of->layer[i];
         if (f->of->layer[i] != FINAL_STATE && (f->of->layer[i] < 0 || f->of->layer[i] > layers))
             return fail_plugin(
-                err, "drafter %s: layers: expected -1 (the state that the LM head reads) or 0 to %d, found %d",
-                f->of->name, layers, (int)f->of->layer[i]);
+                err, "%slayers: expected -1 (the state that the LM head reads) or 0 to %d, found %d (drafter %s)",
+                where(f), layers, (int)f->of->layer[i], f->of->name);
     }
     return true;
 }
@@ -205,7 +215,7 @@ static struct drafter *foreign_create(const struct drafter_env *env, const void 
     if (ok) {
         const int64_t began = begin_call(f);
         f->handle = of->create(&setting, value, &nodes);
-        ok = called(f, f->handle > 0, began, "opened", err);
+        ok = called(f, f->handle > 0, began, "created", err);
     }
     ok = ok && (of->rows != NULL ? create_rows(f, env, (const void *)((const char *)options + type->size), err)
                                  : create_slots(f, nodes, err));
@@ -217,16 +227,17 @@ static struct drafter *foreign_create(const struct drafter_env *env, const void 
 
 // ---- drafts by `propose`
 
-// Reads the row of q of a node, unless the draft at hand has it: NULL: it is no distribution, and report.why says in
+// Reads the row of q of a node, unless the draft at hand has it. NULL: it is no distribution, and report.why says in
 // what.
 static const float *take_row(struct foreign *f, const struct request *r, int node, const float *q)
 {
     struct foreign_slot *slot = &f->slot[r->slot];
     if (slot->row[node] == NULL)
         slot->row[node] = xcalloc((size_t)f->vocab, sizeof(float));
-    if (!slot->has_row[node] && !read_distribution(q, slot->row[node], f->vocab, f->used_vocab, f->of->report))
+    if (slot->mass[node] == 0)
+        slot->mass[node] = read_distribution(q, slot->row[node], f->vocab, f->used_vocab, f->of->report);
+    if (slot->mass[node] <= 0)
         return NULL;
-    slot->has_row[node] = true;
     r->draft->q = &slot->q;
     return slot->row[node];
 }
@@ -237,6 +248,7 @@ int32_t speclab_foreign_add(void *draft, int32_t parent, int32_t token, const fl
     struct foreign *f = s->owner;
     struct foreign_report *r = f->of->report;
     struct draft *d = s->request->draft;
+    struct foreign_slot *slot = &f->slot[s->request->slot];
     enum { WRONG = -2 };
     if (parent < 0 || parent >= d->n)
         return foreign_refuse(r, "expected a parent from 0 (the root) to %d, found %d", d->n - 1, (int)parent), WRONG;
@@ -254,6 +266,11 @@ int32_t speclab_foreign_add(void *draft, int32_t parent, int32_t token, const fl
         const float *row = take_row(f, s->request, parent, q);
         if (row == NULL)
             return WRONG;
+        const double given = (double)q[token], first = (double)row[token] * slot->mass[parent];
+        if (fabs(first - given) > 0.01 * given + 1e-9)
+            return foreign_refuse(r, "q: expected one row for all tokens behind node %d, found %g and %g for token %d",
+                                  (int)parent, first, given, (int)token),
+                   WRONG;
         if (!(row[token] > 0))
             return foreign_refuse(r, "token %d was drawn from q, as the drafter says, where its probability is 0",
                                   (int)token),
@@ -261,7 +278,7 @@ int32_t speclab_foreign_add(void *draft, int32_t parent, int32_t token, const fl
     }
     const int32_t node = draft_add(d, parent, token, q != NULL ? SAMPLED : DETERMINISTIC);
     if (node > 0)
-        f->slot[s->request->slot].has_row[node] = false;
+        slot->mass[node] = 0;
     return node;
 }
 
@@ -289,14 +306,17 @@ static bool foreign_propose(struct drafter *d, struct request *r, int n, struct 
 {
     struct foreign *f = (struct foreign *)d;
     d->untimed_ns = 0;
+    int used = 0;
     const int64_t began = begin_call(f);
     for (int i = 0; i < n; i++) {
+        if (r[i].depth == 0)
+            continue;
         f->state[i] = (struct foreign_request_state){ f, &r[i] };
-        f->request[i] =
+        f->request[used++] =
             (struct foreign_request){ r[i].slot, r[i].n, r[i].prompt, r[i].token, r[i].depth, &f->state[i] };
-        f->slot[r[i].slot].has_row[0] = false;
+        f->slot[r[i].slot].mass[0] = 0;
     }
-    return called(f, f->of->propose(f->handle, f->request, n), began, "propose", err);
+    return used == 0 || called(f, f->of->propose(f->handle, f->request, used), began, "propose", err);
 }
 
 // ---- drafts by `rows`
@@ -308,12 +328,14 @@ static bool logits_of_frontiers(void *self, const struct request *r, int n, stru
     int first[MAX_SLOTS];
     const int64_t began = begin_call(f);
     const int rows = draft_batch_paths(&f->batch, r, n, first, f->draft_path, f->path_token);
-    for (int i = 0; i < rows; i++)
+    for (int i = 0; i < rows; i++) {
         f->path[i] = (struct foreign_path){ f->draft_path[i].slot, f->draft_path[i].n, f->draft_path[i].token };
+        f->declined[i] = 0;
+    }
     const struct tensor to = draft_batch_logits(&f->batch, rows);
     float *mapped = b->host(b, to.data), *logits = mapped != NULL ? mapped : f->logits;
-    const int32_t ok = f->of->rows(f->handle, f->path, rows, logits) != 0 &&
-                       check_logits(logits, rows, f->vocab, f->path, f->of->report);
+    const int32_t ok = f->of->rows(f->handle, f->path, rows, logits, f->declined) != 0 &&
+                       check_logits(logits, rows, f->vocab, f->declined, where(f), f->of->report);
     if (ok != 0 && mapped == NULL)
         b->upload(b, to.data, logits, (size_t)rows * (size_t)f->vocab * sizeof(float));
     return called(f, ok, began, "row", err);

@@ -76,7 +76,7 @@ static bool make_option(struct option *to, int number, const struct foreign_opti
                            .max = o->max,
                            .choices = o->choices };
     return o->default_value == NULL || o->default_value[0] == '\0' || check_default(to, &err) ||
-           foreign_refuse(r, "option %s: %s", o->name, err.text);
+           foreign_refuse(r, "the default of an option, %s", err.text);
 }
 
 static struct option *make_table(const struct foreign_option *o, int n, const struct option *more, int n_more,

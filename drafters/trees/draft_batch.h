@@ -35,6 +35,8 @@ struct draft_batch {
     struct row_stages stages;
     int k;                    // size of the top-k read from a row: the largest family, and padding ids
     char *tree;               // the fixed tree as a list of paths, however it was named; NULL: none
+    const uint8_t *declined;  // (rows) not 0: the drafter has no row there, and the node no children; on the host only;
+                              // NULL: it has all rows
     size_t bytes, host_bytes; // memory that draft_batch_create took
     struct drafts *drafts;    // chosen at creation
     struct drafts *current;   // builds the current drafts: `drafts`, or the implementation to which it delegated them

@@ -207,6 +207,8 @@ static bool host_children(struct drafts *d, const struct request *r, int n, cons
         struct slot_draft *s = &h->slot[r[i].slot];
         for (int f = 0; f < s->builder.n_frontier; f++) {
             const int c = s->builder.frontier[f], row = first[i] + f * stride;
+            if (g->declined != NULL && g->declined[row])
+                continue;
             if (s->builder.forced)
                 force(h, s, row, &r[i]);
             else if (greedy)

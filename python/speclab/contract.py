@@ -90,7 +90,9 @@ class Draft(plugins.Draft):
         return self._add(int(self.random.choice(len(row), p=row / row.sum())), parent, row, True)
 
     def token(self, node: int) -> int:
-        return self.nodes[node].token if 0 <= node < len(self.nodes) else -1
+        if not -1 <= node < len(self.nodes):
+            raise Wrong(f"expected a node of the draft, or -1, found {node}")
+        return self.nodes[node].token if node >= 0 else -1
 
 
 class Driven:
@@ -110,10 +112,10 @@ class Driven:
         self.text = ""  # that it was called for last, in words
         self.drafter.__init__()
 
-    def states(self, text: np.ndarray, first: int) -> np.ndarray | dlpack.Lent | None:
+    def states(self, text: np.ndarray, first: int) -> np.ndarray | dlpack.Lent | plugins.NoStates:
         """The states that predicted text[first:]: each a function of the text before."""
         if not len(self.kind.layers):
-            return None
+            return plugins.NONE
         rows = [np.random.default_rng(zlib.crc32(text[:i].tobytes())).normal(size=(len(self.kind.layers), self.setting.width))
                 for i in range(first, len(text))]  # fmt: skip
         self.lent = np.array(rows, np.float32)
@@ -121,7 +123,10 @@ class Driven:
 
     def advance(self, slot: int, text: np.ndarray, new: int, nodes: np.ndarray | None = None) -> None:
         first, self.text = len(text) - new, f"a text of {len(text)} tokens"
-        self.drafter.advance(plugins.Advance(slot, text[first:], nodes, self.states(text, first), text))
+        states = self.states(text, first)
+        self.drafter.advance(plugins.Advance(slot, text[first:], nodes, states, text))
+        if isinstance(states, dlpack.Lent):
+            states.ended()
 
     def prompt(self, slot: int, text: np.ndarray, parts: int = 1) -> None:
         """Token 0 is reported in no advance: no state predicted it."""
@@ -146,11 +151,14 @@ class Driven:
             path.append(nodes[-1].token)
         return nodes
 
-    def logits(self, slot: int, path: np.ndarray) -> np.ndarray:
-        vocab = self.setting.vocab
+    def logits(self, slot: int, path: np.ndarray) -> np.ndarray | None:
+        """None: it drafts nothing behind the path."""
         if self.drafts == "rows":
-            return plugins.logits(self.kind, self.drafter.rows([(slot, path)]), (1, vocab))[0]
-        return plugins.logits(self.kind, self.drafter.row(slot, path), (vocab,))
+            given = self.drafter.rows([(slot, path)])
+            row = given[0] if isinstance(given, (list, tuple)) and len(given) == 1 else plugins.logits(self.kind, given, (1, self.setting.vocab))[0]
+        else:
+            row = self.drafter.row(slot, path)
+        return None if row is None else plugins.logits(self.kind, row, (self.setting.vocab,))
 
 
 def converted(o: plugins.Option, text: str) -> Any:

@@ -3,8 +3,11 @@ copy: DLPack 1.0 (dmlc.github.io/dlpack, python_spec), the versioned capsule and
 """
 
 import ctypes as c
+import gc
 from collections.abc import Sequence
 from typing import Any
+
+from speclab.plugins import Wrong
 
 CPU, CUDA, FLOAT, READ_ONLY = 1, 2, 2, 1  # DLDeviceType, DLDataTypeCode, a flag
 _new = c.PYFUNCTYPE(c.py_object, c.c_void_p, c.c_char_p, c.c_void_p)(("PyCapsule_New", c.pythonapi))
@@ -49,7 +52,19 @@ class Lent:
 
     def __init__(self, address: int, shape: Sequence[int], gpu: int):
         """gpu: CUDA's number of the device; -1: the host."""
-        self.address, self.shape, self.gpu = address, tuple(shape), gpu
+        self.address, self.shape, self.gpu, self.given = address, tuple(shape), gpu, []
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("expected torch.from_dlpack(a.states), or that of another library: states with on_device are no array")
+
+    def ended(self) -> None:
+        """Raises Wrong if a library still has the memory, which is valid during a call that has ended."""
+        if self._kept() and gc.collect() >= 0 and self._kept():
+            raise Wrong("a tensor of a.states, or a graph of autograd with it, is kept after the call, and would show later "
+                            "states: keep a copy (.clone()), made under torch.no_grad()")  # fmt: skip
+
+    def _kept(self) -> bool:
+        return any(managed in _lent for managed in self.given)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (CPU, 0) if self.gpu < 0 else (CUDA, self.gpu)
@@ -66,4 +81,5 @@ class Lent:
         of.tensor = _Tensor(self.address, *self.__dlpack_device__(), len(self.shape), FLOAT, 32, 1, c.addressof(shape),
                             c.addressof(shape) + 8 * len(self.shape), 0)  # fmt: skip
         _lent[c.addressof(of)] = of, shape
+        self.given.append(c.addressof(of))
         return _new(c.addressof(of), b"dltensor_versioned" if versioned else b"dltensor", c.cast(_drop, c.c_void_p))

@@ -25,7 +25,7 @@ import numpy as np
 from speclab import dlpack, files, plugins
 from speclab.command import Fault
 
-VERSION, WHY = 3, 1000
+VERSION, WHY = 4, 1000
 _now = time.perf_counter_ns
 
 
@@ -66,7 +66,7 @@ class Decision(c.Structure):
 
 _CREATE = c.CFUNCTYPE(c.c_int64, c.POINTER(Setting), c.POINTER(Value), c.POINTER(c.c_int32))
 _PROPOSE = c.CFUNCTYPE(c.c_int32, c.c_int64, c.POINTER(Request), c.c_int32)
-_ROWS = c.CFUNCTYPE(c.c_int32, c.c_int64, c.POINTER(Path_), c.c_int32, c.c_void_p)
+_ROWS = c.CFUNCTYPE(c.c_int32, c.c_int64, c.POINTER(Path_), c.c_int32, c.c_void_p, c.POINTER(c.c_uint8))
 _ADVANCE = c.CFUNCTYPE(c.c_int32, c.c_int64, c.POINTER(Advance), c.c_int32)
 _FORGET = c.CFUNCTYPE(c.c_int32, c.c_int64, c.c_int32)
 _DESTROY = c.CFUNCTYPE(c.c_int32, c.c_int64)
@@ -76,7 +76,7 @@ _LOAD = c.CFUNCTYPE(c.c_bool, c.c_char_p, c.POINTER(c.c_char), c.c_size_t)
 
 class ForeignDrafter(c.Structure):
     _fields_ = [("version", c.c_int32), ("options", c.c_int32), ("layers", c.c_int32), ("name", c.c_char_p), ("summary", c.c_char_p),
-                ("option", c.POINTER(Option)), ("layer", c.POINTER(c.c_int32)), ("kinds", c.c_uint32), ("memory", c.c_int32),
+                ("where", c.c_char_p), ("option", c.POINTER(Option)), ("layer", c.POINTER(c.c_int32)), ("kinds", c.c_uint32), ("memory", c.c_int32),
                 ("on_device", c.c_int32), ("report", c.POINTER(Report)), ("create", _CREATE), ("propose", _PROPOSE),
                 ("rows", _ROWS), ("advance", _ADVANCE), ("forget", _FORGET), ("destroy", _DESTROY)]  # fmt: skip
 
@@ -129,14 +129,16 @@ def library() -> Library:
 _inside = False  # a plugin's function is running: Ctrl-C ends it
 
 
-def sentence(why: BaseException, file: str) -> str:
-    """What went wrong, where in the plugin's file."""
+def sentence(why: BaseException, file: str, called: Any = None) -> str:
+    """What went wrong, where in the plugin's file. called: the function that was called, of which it is if no line is known."""
     if isinstance(why, SyntaxError) and why.filename:
         return f"{why.filename}:{why.lineno}: {why.msg}"
     lines = [f.lineno for f in traceback.extract_tb(why.__traceback__) if f.filename == os.path.abspath(file)]
-    where = getattr(why, "where", None)
-    place = f"{file}:{lines[-1]}: " if lines else f"{file}:{where.__code__.co_firstlineno}: " if where else f"{file}: "
+    code = getattr(getattr(why, "where", None) or called, "__code__", None)
+    place = f"{file}:{lines[-1]}: " if lines else f"{file}:{code.co_firstlineno}: " if code else f"{file}: "
     text = " ".join(str(why).split())
+    if isinstance(why, ModuleNotFoundError):
+        text += f": {sys.executable} has no such package; SPECLAB_PYTHON=/path/to/python names another Python"
     if isinstance(why, KeyboardInterrupt):
         return place + "interrupted"
     return place + (text if isinstance(why, plugins.Wrong) else f"{type(why).__name__}: {text}" if text else type(why).__name__)
@@ -152,6 +154,9 @@ class Entry:
         self.library = library()
 
     def guarded(self, type_: Any, function: Callable[..., int]) -> Any:
+        named = getattr(self.kind, {"create": "__init__", "destroy": "close"}.get(function.__name__, function.__name__), None)
+        called = named if getattr(named, "__module__", None) == self.kind.__module__ else None  # not that of speclab.Drafter
+
         def call(*arguments: Any) -> int:
             global _inside
             self.report.own_ns = 0
@@ -159,7 +164,7 @@ class Entry:
                 _inside = True
                 return function(*arguments)
             except BaseException as why:  # all of it: an exception would be lost in the engine
-                self.report.why = sentence(why, self.file).encode(errors="replace")[: WHY - 1]
+                self.report.why = sentence(why, self.file, called).encode(errors="replace")[: WHY - 1]
                 return 0
             finally:
                 _inside = False
@@ -209,6 +214,8 @@ class _Request(plugins.Request):
 
     @property
     def tokens(self) -> np.ndarray:
+        if self._of is None:
+            raise plugins.Wrong("request: its text is there during the call of propose alone; keep a copy of request.tokens")
         return view(self._of.token, self._of.n, c.c_int32)
 
 
@@ -217,6 +224,11 @@ class _Draft(plugins.Draft):
 
     def __init__(self, draft: int, owner: "DrafterEntry"):
         self._draft, self._owner, self._last = draft, owner, 0
+
+    def _at(self, parent: int | None) -> int:
+        if self._draft is None:
+            raise plugins.Wrong("draft: it takes tokens during the call of propose alone")
+        return self._last if parent is None else parent
 
     def _added(self, node: int) -> int:
         if node == -2:
@@ -231,7 +243,7 @@ class _Draft(plugins.Draft):
         return q
 
     def add(self, token: int, parent: int | None = None, q: Any = None) -> int:
-        parent = self._last if parent is None else parent
+        parent = self._at(parent)
         if parent == -1:
             return -1
         row = None if q is None else self._row(q)  # the name keeps a converted array until the call has ended
@@ -239,14 +251,18 @@ class _Draft(plugins.Draft):
         return self._added(self._owner.library.add(self._draft, parent, token, None if row is None else row.ctypes.data))
 
     def sample(self, q: Any, parent: int | None = None) -> int:
-        parent = self._last if parent is None else parent
+        parent = self._at(parent)
         if parent == -1:
             return -1
         row = self._row(q)  # kept by its name, too
         return self._added(self._owner.library.sample(self._draft, parent, row.ctypes.data))
 
     def token(self, node: int) -> int:
-        return self._owner.library.token(self._draft, node)
+        self._at(node)
+        token = self._owner.library.token(self._draft, plugins.integer("node", node))
+        if token < 0 and node != -1:
+            raise plugins.Wrong(f"expected a node of the draft, or -1, found {node}")
+        return token
 
 
 class DrafterEntry(Entry):
@@ -254,15 +270,16 @@ class DrafterEntry(Entry):
         super().__init__(kind, file)
         self.alive: dict[int, plugins.Drafter] = {}
         self.next = 1
-        layers = tuple(kind.layers)
+        layers = plugins.layers(kind)
         self.layers = len(layers)
+        where = f"{file}:{plugins.line(kind)}: ".encode(errors="surrogateescape")
         drafts = plugins.how_it_drafts(kind)
         table, own = self.options(), kind.__mro__
         has = {name: any(name in vars(k) for k in own if k not in (plugins.Drafter, object)) for name in ("advance", "forget")}
         layer = (c.c_int32 * max(1, len(layers)))(*layers)
         self.struct = ForeignDrafter(
             version=VERSION, options=len(self.read), layers=len(layers), name=plugins.name(kind).encode(), summary=plugins.summary(kind).encode(),
-            option=table, layer=layer, kinds=plugins.kinds(kind.makes, kind), memory=plugins.MEMORY[kind.remembers],
+            where=where, option=table, layer=layer, kinds=plugins.made(kind), memory=plugins.MEMORY[kind.remembers],
             on_device=int(bool(kind.on_device)), report=c.pointer(self.report), create=self.guarded(_CREATE, self.create),
             destroy=self.guarded(_DESTROY, self.destroy))  # fmt: skip
         if drafts == "propose":
@@ -284,7 +301,7 @@ class DrafterEntry(Entry):
         d.vocab, d.used_vocab, d.width, d.slots, d.length = s.vocab, s.used_vocab, s.width, s.slots, s.length
         self.vocab, self.width = s.vocab, s.width
         d.__init__()
-        nodes[0] = 1 + int(d.tokens)
+        nodes[0] = 1 + plugins.integer("tokens", d.tokens)
         number, self.next = self.next, self.next + 1
         self.alive[number] = d
         return number
@@ -299,39 +316,48 @@ class DrafterEntry(Entry):
             of = request[i]
             r, d = _Request(of), _Draft(of.draft, self)
             began = _now()
-            propose(r, d)
+            result = propose(r, d)
             own += _now() - began
+            d._draft = r._of = None
+            if result is not None and not isinstance(result, int):
+                raise plugins.Wrong(f"propose: expected tokens that draft.add adds, and no result, found {result!r:.80}", self.kind.propose)
         self.report.own_ns = own
         return 1
 
     def _paths(self, path: Any, n: int) -> list[tuple[int, np.ndarray]]:
         return [(path[i].slot, view(path[i].token, path[i].n, c.c_int32)) for i in range(n)]
 
-    def row(self, number: int, path: Any, n: int, to: int) -> int:
+    def row(self, number: int, path: Any, n: int, to: int, declined: Any) -> int:
         row, own = self.alive[number].row, 0
         out = np.frombuffer((c.c_float * (n * self.vocab)).from_address(to), dtype=np.float32).reshape(n, self.vocab)
         for i, (slot, tokens) in enumerate(self._paths(path, n)):
             began = _now()
             logits = row(slot, tokens)
             own += _now() - began
-            out[i] = plugins.logits(self.kind, logits, (self.vocab,))
+            declined[i] = logits is None
+            out[i] = 0 if logits is None else plugins.logits(self.kind, logits, (self.vocab,))
         self.report.own_ns = own
         return 1
 
-    def rows(self, number: int, path: Any, n: int, to: int) -> int:
+    def rows(self, number: int, path: Any, n: int, to: int, declined: Any) -> int:
         out = np.frombuffer((c.c_float * (n * self.vocab)).from_address(to), dtype=np.float32).reshape(n, self.vocab)
         paths = self._paths(path, n)
         began = _now()
         logits = self.alive[number].rows(paths)
         self.report.own_ns = _now() - began
-        out[:] = plugins.logits(self.kind, logits, out.shape)
+        if isinstance(logits, (list, tuple)) and len(logits) == n:
+            for i, row in enumerate(logits):
+                declined[i] = row is None
+                out[i] = 0 if row is None else plugins.logits(self.kind, row, (self.vocab,))
+        else:
+            out[:] = plugins.logits(self.kind, logits, out.shape)
         return 1
 
     def advance(self, number: int, advance: Any, n: int) -> int:
         d, own = self.alive[number], 0
         for i in range(n):
             a = advance[i]
-            states = None
+            states = plugins.NONE
             shape = (a.n, self.layers, self.width)
             if self.layers:
                 states = dlpack.Lent(a.features, shape, a.device) if d.on_device else view(a.features, math.prod(shape), c.c_float).reshape(shape)
@@ -340,6 +366,9 @@ class DrafterEntry(Entry):
             began = _now()
             d.advance(what)
             own += _now() - began
+            if d.on_device and self.layers:
+                del what
+                states.ended()
         self.report.own_ns = own
         return 1
 
@@ -445,7 +474,10 @@ def load(file: str) -> list[type]:
         if not kinds:
             raise Fault(f"{file}: expected a class of speclab.Drafter or speclab.Rule, found none")
         for kind in kinds:
-            (DrafterEntry if issubclass(kind, plugins.Drafter) else RuleEntry)(kind, file)
+            try:
+                (DrafterEntry if issubclass(kind, plugins.Drafter) else RuleEntry)(kind, file)
+            except plugins.Wrong as why:
+                raise Fault(f"{file}:{plugins.line(kind)}: {why}") from None
         return kinds
     except Fault:
         raise

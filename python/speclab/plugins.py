@@ -26,6 +26,8 @@ import numpy as np
 FINAL = -1  # value in `layers`: the state that the LM head reads
 DETERMINISTIC, SAMPLED, DISTINCT = range(3)  # how a draft token was obtained: Verified.how
 KINDS = {"deterministic": 1, "sampled": 2, "distinct": 4, "chains": 8, "trees": 16}
+SET = ("vocab", "used_vocab", "width", "slots", "length")  # of a drafter, by the engine
+MOST = 511  # draft tokens of a draft: core/draft.h, MAX_NODES
 MEMORY = {"text": 0, "passes": 1, "others": 2}
 
 
@@ -64,7 +66,8 @@ class Draft:
     """The draft of a request: a tree of tokens. Node 0 is the root, the last token of the text."""
 
     def add(self, token: int, parent: int | None = None, q: Any = None) -> int:
-        """Adds a draft token after node `parent` (default: the token added last) and returns its node; -1: it is full.
+        """Adds a draft token after node `parent` (default: the token added last) and returns its node; -1: it is full,
+        the token is too deep, or `parent` is -1.
 
         q: the distribution, (vocab,), from which the token was drawn; the rule relies on it. None: it was picked in
         another way.
@@ -76,7 +79,27 @@ class Draft:
         raise NotImplementedError
 
     def token(self, node: int) -> int:
+        """The token of a node; -1: `node` is -1, which add returned."""
         raise NotImplementedError
+
+
+class NoStates:
+    """The states of a drafter without `layers`."""
+
+    def __getattr__(self, _: str) -> Any:
+        raise Wrong("a.states: declare `layers`, the hidden states that advance gets")
+
+    def __getitem__(self, _: Any) -> Any:
+        return self.shape
+
+    def __len__(self) -> int:
+        return self.shape
+
+    def __iter__(self) -> Any:
+        return self.shape
+
+
+NONE = NoStates()
 
 
 class Advance(NamedTuple):
@@ -86,8 +109,8 @@ class Advance(NamedTuple):
     slot: int
     tokens: np.ndarray  # (n,)
     nodes: np.ndarray | None  # (n,) tokens[i] follows this node of the draft; None: a prompt
-    # (n, layers, width) hidden states that predicted the tokens: an array, or with on_device for from_dlpack; None: no
-    # layers
+    # (n, layers, width) hidden states that predicted the tokens: an array, or with on_device for from_dlpack. Without
+    # `layers` an error says so
     states: Any
     text: np.ndarray  # the whole text, these tokens included
 
@@ -120,10 +143,11 @@ class Drafter:
 
     def row(self, slot: int, path: np.ndarray) -> Any:
         """Returns logits, (vocab,), for the token after `path`: the root, which is the last token of the text, and
-        draft tokens after it."""
+        draft tokens after it. None: it drafts nothing there."""
 
     def rows(self, paths: list[tuple[int, np.ndarray]]) -> Any:
-        """Returns logits, (len(paths), vocab), for all paths of a level, (slot, path) each, in one call."""
+        """Returns logits, (len(paths), vocab), for all paths of a level, (slot, path) each, in one call; a list may
+        have None in place of a row."""
 
     def advance(self, a: Advance) -> None:
         """A text has become longer."""
@@ -205,6 +229,22 @@ def kinds(words: Any, kind: type) -> int:
     return sum(KINDS[word] for word in set(words))
 
 
+def layers(kind: type[Drafter]) -> tuple[int, ...]:
+    """Returns its `layers`. Raises Wrong."""
+    try:
+        return tuple(map(operator.index, kind.layers))
+    except TypeError:
+        raise Wrong(f"class {kind.__name__}: layers: expected integers, as in layers = (0, speclab.FINAL), found {kind.layers!r}") from None
+
+
+def made(kind: type[Drafter]) -> int:
+    """Returns the kinds of what its `propose` makes. Raises Wrong."""
+    sum_ = kinds(kind.makes, kind)
+    if sum_ & (KINDS["deterministic"] | KINDS["sampled"]) == 0:
+        raise Wrong(f'class {kind.__name__}: makes: expected "deterministic" or "sampled" among its words, found {kind.makes!r}')
+    return sum_
+
+
 def how_it_drafts(kind: type[Drafter]) -> str:
     """Which of the functions it has."""
     has = [f for f in ("propose", "rows", "row") if getattr(kind, f) is not getattr(Drafter, f)]
@@ -217,7 +257,13 @@ def how_it_drafts(kind: type[Drafter]) -> str:
 
 def logits(kind: type[Drafter], given: Any, shape: tuple[int, ...]) -> np.ndarray:
     """What `row` or `rows` returned, (vocab,) or (paths, vocab). Raises Wrong, with the place of the function."""
-    made = np.asarray(given)
+    function = getattr(kind, how_it_drafts(kind))
+    try:
+        given = np.asarray(given)
+        with np.errstate(over="ignore"):
+            made = given.astype(np.float32, copy=False) if given.dtype.kind in "fiub" else given
+    except Exception as why:  # of the library whose tensor it is
+        raise Wrong(f"{function.__name__}: expected logits that numpy reads, found {type(given).__name__}: {why}", function) from None
     if made.shape != shape:
         wrong = f"logits of a shape {shape}, found {made.shape}"
     elif made.dtype.kind not in "fiub":
@@ -228,9 +274,8 @@ def logits(kind: type[Drafter], given: Any, shape: tuple[int, ...]) -> np.ndarra
         first = int(np.argmin(np.isfinite(tops)))
         row, top = np.atleast_2d(made)[first], np.atleast_1d(tops)[first]
         token = int(np.argmax(np.isnan(row) | (row == top)))
-        found = "-inf for all tokens" if top == -np.inf else f"{row[token]:g} for token {token}"
+        found = "-inf for all tokens" if top == -np.inf else f"{np.atleast_2d(given)[first][token]:g} for token {token}"
         wrong = f"finite logits, or -inf for tokens that are impossible, found {found}"
-    function = getattr(kind, how_it_drafts(kind))
     raise Wrong(f"{function.__name__}: expected {wrong}", function)
 
 
@@ -272,6 +317,8 @@ def _option(kind: type, option: str, hint: Any) -> Option | None:
     if isinstance(default, float) and not math.isfinite(default):
         raise Wrong(f"class {kind.__name__}: {option}: expected a finite default, found {default}")
     written = None if default is None else _written(default)
+    if option == "tokens" and issubclass(kind, Drafter) and bounds == (0, 0):
+        bounds = (0, MOST)
     return Option(option, 4 if choices else types[plain], written, text, *map(float, bounds), choices)
 
 
@@ -282,6 +329,9 @@ def options(kind: type) -> list[Option]:
     for k in reversed(kind.__mro__):
         if k not in (object, Drafter, Rule) and "__annotations__" in vars(k):
             hints |= typing.get_type_hints(k, include_extras=True)
+    own = [k for k in kind.__mro__ if issubclass(k, Drafter) and k is not Drafter]
+    if taken := [key for key in SET if any(key in vars(k) or key in vars(k).get("__annotations__", {}) for k in own)]:
+        raise Wrong(f"class {kind.__name__}: {taken[0]}: expected another name, as the engine sets this one")
     fixed = set(typing.get_type_hints(Drafter)) | set(typing.get_type_hints(Rule))
     made = [_option(kind, o, hint) for o, hint in hints.items() if o not in fixed and not o.startswith("_")]
     return [o for o in made if o is not None]
