@@ -130,7 +130,8 @@ _inside = False  # a plugin's function is running: Ctrl-C ends it
 
 
 def sentence(why: BaseException, file: str, called: Any = None) -> str:
-    """What went wrong, where in the plugin's file. called: the function that was called, of which it is if no line is known."""
+    """What went wrong, where in the plugin's file. called: the function that was called, whose place is named if no
+    line is known."""
     if isinstance(why, SyntaxError) and why.filename:
         return f"{why.filename}:{why.lineno}: {why.msg}"
     lines = [f.lineno for f in traceback.extract_tb(why.__traceback__) if f.filename == os.path.abspath(file)]
@@ -155,7 +156,8 @@ class Entry:
 
     def guarded(self, type_: Any, function: Callable[..., int]) -> Any:
         named = getattr(self.kind, {"create": "__init__", "destroy": "close"}.get(function.__name__, function.__name__), None)
-        called = named if getattr(named, "__module__", None) == self.kind.__module__ else None  # not that of speclab.Drafter
+        # That of speclab.Drafter has no place in the file.
+        called = named if getattr(named, "__module__", None) == self.kind.__module__ else None
 
         def call(*arguments: Any) -> int:
             global _inside

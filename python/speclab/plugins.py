@@ -26,7 +26,7 @@ import numpy as np
 FINAL = -1  # value in `layers`: the state that the LM head reads
 DETERMINISTIC, SAMPLED, DISTINCT = range(3)  # how a draft token was obtained: Verified.how
 KINDS = {"deterministic": 1, "sampled": 2, "distinct": 4, "chains": 8, "trees": 16}
-SET = ("vocab", "used_vocab", "width", "slots", "length")  # of a drafter, by the engine
+SET = ("vocab", "used_vocab", "width", "slots", "length")  # the engine sets them in a drafter
 MOST = 511  # draft tokens of a draft: core/draft.h, MAX_NODES
 MEMORY = {"text": 0, "passes": 1, "others": 2}
 
@@ -262,7 +262,7 @@ def logits(kind: type[Drafter], given: Any, shape: tuple[int, ...]) -> np.ndarra
         given = np.asarray(given)
         with np.errstate(over="ignore"):
             made = given.astype(np.float32, copy=False) if given.dtype.kind in "fiub" else given
-    except Exception as why:  # of the library whose tensor it is
+    except Exception as why:  # anything: the library of the tensor raises it
         raise Wrong(f"{function.__name__}: expected logits that numpy reads, found {type(given).__name__}: {why}", function) from None
     if made.shape != shape:
         wrong = f"logits of a shape {shape}, found {made.shape}"
