@@ -86,6 +86,9 @@ static int print_help(const struct usage *u)
            u->about);
     for (const struct flag *f = u->flags; f->name != NULL; f++)
         print_flag(f);
+    print_flag(&(struct flag){ .name = "plugin",
+                               .argument = "FILE",
+                               .help = "also what this plugin registers: FILE.py or FILE.so; several times" });
     print_flag(&(struct flag){ .name = "help", .help = "print this help" });
     printf("\nExamples:\n%s", u->examples);
     return command_done(u);
