@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -33,14 +34,14 @@ static const double rounding = 1e-12;
 // In Python an outcome takes 20 microseconds and more, a hundred times as long as in C.
 enum { INSTANCES = 200, FOREIGN_INSTANCES = 6 };
 
-// Prints a line every ten seconds. Returns false after a signal.
+// Prints a line on a terminal every ten seconds. Returns false after a signal.
 static bool show_progress(int64_t done, int64_t all)
 {
     static int64_t began, shown;
     const int64_t now = clock_ns();
     if (done == 1)
         began = shown = now;
-    if (now - shown < 10000000000)
+    if (now - shown < 10000000000 || isatty(STDERR_FILENO) == 0)
         return !interrupt_requested();
     char left[32];
     progress_time((now - began) / done * (all - done), left, sizeof(left));
