@@ -37,7 +37,7 @@ def demo(rows):
         assert r["equal_texts"] == r["compared_texts"], f"{r['drafter']}: texts differ from those of none"
         of_none = [interval(r), f"{100 * float(r['acceptance_rate']):.0f} %", f"{r['equal_texts']} of {r['compared_texts']}"] if kind != "none" else ["1", "", ""]
         lines.append(f"| `{kind}` | {float(r['tokens_per_s']):.0f} | {of_none[0]} | {float(r['tokens_per_step']):.2f} | {of_none[1]} | {of_none[2]} |")
-    return [*lines, "", f"`./run demo`, its greedy half: SmolLM2-135M-Instruct, {first['prompts']} prompts, {first['machine']}, {first['threads']} threads; speedups with 95 % intervals "
+    return [*lines, "", f"`./run demo`, its greedy half: SmolLM2-135M-Instruct, {first['prompts']} prompts, {first['machine']}; speedups with 95 % intervals "
             "(`./run readme` writes this; all drafters: [docs/drafters.md](docs/drafters.md#what-each-gains))."]
 
 
