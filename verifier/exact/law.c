@@ -242,39 +242,51 @@ static int64_t drafts_of(const struct shape *s, int vocab)
     return drafts;
 }
 
-static int instances_of(const struct rule *rule, const struct shape *s, enum proposal_mix mix, int vocab,
-                        const struct sweep_size *e)
+struct configuration {
+    int shape, mix, vocab, instances;
+};
+enum { SHAPES = sizeof(shapes) / sizeof(*shapes), CONFIGURATIONS = SHAPES * PROPOSAL_MIXES * (LAW_VOCAB - 1) };
+
+// Lists what the rule takes, and sets *all to the number of instances. Returns the number of configurations.
+static int list_configurations(const struct rule *rule, const struct sweep_size *e,
+                               struct configuration to[CONFIGURATIONS], int64_t *all)
 {
-    const bool fits = takes_missing(rule->takes, kinds(s, mix)) == 0 && drafts_of(s, vocab) <= e->drafts;
-    return !fits ? 0 : is_chain(s) ? e->chains : e->trees;
+    int n = 0;
+    *all = 0;
+    for (int s = 0; s < SHAPES; s++)
+        for (int mix = 0; mix < PROPOSAL_MIXES; mix++)
+            for (int vocab = 2; vocab <= LAW_VOCAB; vocab++) {
+                if (takes_missing(rule->takes, kinds(&shapes[s], (enum proposal_mix)mix)) != 0 ||
+                    drafts_of(&shapes[s], vocab) > e->drafts)
+                    continue;
+                to[n] = (struct configuration){ s, mix, vocab, is_chain(&shapes[s]) ? e->chains : e->trees };
+                *all += to[n++].instances;
+            }
+    return n;
 }
 
 struct law_result law_sweep(const struct rule *rule, const void *options, const struct drafter_flaw *flaw,
                             struct sweep_size e, double enough)
 {
     struct law_result worst = { .sound = true };
-    enum { SHAPES = sizeof(shapes) / sizeof(*shapes), CONFIGURATIONS = SHAPES * PROPOSAL_MIXES * (LAW_VOCAB - 1) };
-    int64_t all = 0;
-    for (int counts = 1; counts >= 0; counts--)
-        for (int k = 0; k < CONFIGURATIONS; k++) {
-            const int s = k / (PROPOSAL_MIXES * (LAW_VOCAB - 1)), mix = k / (LAW_VOCAB - 1) % PROPOSAL_MIXES,
-                      vocab = 2 + k % (LAW_VOCAB - 1);
-            const struct shape *shape = &shapes[s];
-            const int n = instances_of(rule, shape, (enum proposal_mix)mix, vocab, &e);
-            all += counts * n;
-            for (int i = 0; i < n && counts == 0; i++) {
-                uint64_t seed = (((uint64_t)s * 16 + (uint64_t)mix) * 16 + (uint64_t)vocab) * 65536 + (uint64_t)i;
-                struct instance in = instance_create(shape->widths, shape->levels, vocab, (enum proposal_mix)mix,
-                                                     (enum family)(i % (FAMILIES + 1)), seed);
-                in.flaw = flaw;
-                struct law_result f = law_examine(&in, rule, options);
-                worse_of(&worst, &f);
-                instance_free(&in);
-                if (worst.distance > enough || worst.failed != NULL || worst.own_random)
-                    return worst;
-                if (e.progress != NULL && !e.progress(worst.instances, all))
-                    return worst;
-            }
+    struct configuration configuration[CONFIGURATIONS];
+    int64_t all;
+    const int n = list_configurations(rule, &e, configuration, &all);
+    for (int k = 0; k < n; k++)
+        for (int i = 0; i < configuration[k].instances; i++) {
+            const struct configuration c = configuration[k];
+            const struct shape *shape = &shapes[c.shape];
+            uint64_t seed = (((uint64_t)c.shape * 16 + (uint64_t)c.mix) * 16 + (uint64_t)c.vocab) * 65536 + (uint64_t)i;
+            struct instance in = instance_create(shape->widths, shape->levels, c.vocab, (enum proposal_mix)c.mix,
+                                                 (enum family)(i % (FAMILIES + 1)), seed);
+            in.flaw = flaw;
+            struct law_result f = law_examine(&in, rule, options);
+            worse_of(&worst, &f);
+            instance_free(&in);
+            if (worst.distance > enough || worst.failed != NULL || worst.own_random)
+                return worst;
+            if (e.progress != NULL && !e.progress(worst.instances, all))
+                return worst;
         }
     return worst;
 }
