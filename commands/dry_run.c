@@ -351,7 +351,7 @@ bool experiment_dry_run(const struct experiment *e, struct store *s, bool as_jso
     fclose(p.out);
     if (ok && as_json) {
         json_print(json_object_of(JSON("experiment", e->name), JSON("turns", p.turns), JSON("estimated_ns", p.ns),
-                                  JSON("cells", json_clone(p.json))),
+                                  JSON("cells", json_incref(p.json))),
                    out);
     } else if (ok) { // nothing is printed of an experiment that cannot be opened
         fputs(summary, out);
