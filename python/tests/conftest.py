@@ -5,9 +5,11 @@ import io
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,6 +51,20 @@ def call(*words, cwd=None, stdin=None, env=None, timeout=120) -> Called:
             word.kill()
     assert "Traceback" not in err, err
     return Called(word.returncode, out, err)
+
+
+def interrupted(*words, cwd, when: str, env=None) -> Called:
+    """A word that gets Ctrl-C once this file is there, in cwd."""
+    with process(*words, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            end = time.monotonic() + 100
+            while not (cwd / when).exists() and running.poll() is None and time.monotonic() < end:
+                time.sleep(0.02)
+            running.send_signal(signal.SIGINT)
+            out, err = running.communicate(timeout=60)
+        finally:
+            running.kill()
+    return Called(running.returncode, out, err)
 
 
 @pytest.fixture

@@ -3,13 +3,10 @@
 import contextlib
 import json
 import re
-import signal
 import sqlite3
-import subprocess
-import time
 
 import pytest
-from conftest import call, process
+from conftest import call, interrupted
 
 pytestmark = pytest.mark.library
 
@@ -74,13 +71,8 @@ def test_an_error_in_forget_ends_its_cell_and_keeps_the_texts(idea):
 
 @pytest.mark.parametrize("words", [("generate", "TINY", "--drafter", "hangs", "red"), ("run", "hangs.yaml", "--db", "r.db")])
 def test_a_plugin_that_never_returns_is_named_after_ctrl_c(words, idea, tiny):
-    words, how = [tiny if w == "TINY" else w for w in words], {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    with process(*words, "--plugin", "idea.py", cwd=idea, text=True, **how) as p:
-        while not (idea / "hanging").exists() and p.poll() is None:
-            time.sleep(0.02)
-        p.send_signal(signal.SIGINT)
-        said = p.communicate(timeout=60)[1]
-    assert p.returncode == 130 and re.search(r"idea.py:2[0-9]: interrupted \(drafter hangs, propose\)", said)
+    done = interrupted(*(tiny if w == "TINY" else w for w in words), "--plugin", "idea.py", cwd=idea, when="hanging")
+    assert done.status == 130 and re.search(r"idea.py:2[0-9]: interrupted \(drafter hangs, propose\)", done.err)
 
 
 def test_an_edited_plugin_is_another_cell_and_the_report_says_which_is_older(idea):

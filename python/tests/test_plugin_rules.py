@@ -1,12 +1,10 @@
 """Rules of plugins in Python: how `exact --rules` enumerates them, and what is said of faulty ones."""
 
 import re
-import signal
 import sqlite3
-import time
 
 import pytest
-from conftest import call, process
+from conftest import call, interrupted
 
 pytestmark = pytest.mark.library
 
@@ -136,13 +134,5 @@ def test_a_faulty_rule_is_named_in_one_sentence(fault, tmp_path, tiny):
 def test_ctrl_c_ends_the_enumeration_of_a_rule_that_never_returns(tmp_path):
     loop = "if len(draft) > 3:\n            open('stuck', 'w').close()\n            while True: pass\n        return 0, pick(0, p(0))\n"
     (tmp_path / "idea.py").write_text(RULE + loop)
-    with process("exact", "--rules", "bad", "rejection", "--plugin", "idea.py", cwd=tmp_path, stderr=-1, text=True) as running:
-        try:
-            end = time.monotonic() + 100
-            while not (tmp_path / "stuck").exists() and time.monotonic() < end:
-                time.sleep(0.05)
-            running.send_signal(signal.SIGINT)
-            err = running.communicate(timeout=60)[1]
-        finally:
-            running.kill()
-    assert running.returncode == 130 and re.fullmatch(r"speclab exact: rule bad: idea.py:(\d+:)? ?.*interrupted.*\n", err), err
+    done = interrupted("exact", "--rules", "bad", "rejection", "--plugin", "idea.py", cwd=tmp_path, when="stuck")
+    assert done.status == 130 and re.fullmatch(r"speclab exact: rule bad: idea.py:(\d+:)? ?.*interrupted.*\n", done.err), done.err

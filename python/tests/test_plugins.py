@@ -3,14 +3,12 @@
 import json
 import os
 import re
-import signal
 import sqlite3
 import subprocess
 import sys
-import time
 
 import pytest
-from conftest import BUILD, ROOT, call, engine, process, program
+from conftest import BUILD, ROOT, call, engine, interrupted, program
 
 pytestmark = pytest.mark.library
 
@@ -434,14 +432,6 @@ def test_wrong_plugins_of_an_experiment_are_named_with_their_place(experiment):
 def test_ctrl_c_ends_a_plugin_that_never_returns_and_loses_nothing(experiment):
     loop = FAILS.replace('raise ValueError("a long text")', 'open("stuck", "w").close()\n            while True: pass')
     (experiment / "idea.py").write_text(REPEAT + loop)
-    with process("run", "e.yaml", "--plugin", "idea.py", "--db", "r.db", cwd=experiment, stderr=-1, text=True) as running:
-        try:
-            end = time.monotonic() + 100
-            while not (experiment / "stuck").exists() and time.monotonic() < end:
-                time.sleep(0.05)
-            running.send_signal(signal.SIGINT)
-            err = running.communicate(timeout=60)[1]
-        finally:
-            running.kill()
-    assert running.returncode in (1, 130) and "interrupted (drafter fails, propose); finished texts are in r.db" in err and "Traceback" not in err
+    done = interrupted("run", "e.yaml", "--plugin", "idea.py", "--db", "r.db", cwd=experiment, when="stuck")
+    assert done.status in (1, 130) and "interrupted (drafter fails, propose); finished texts are in r.db" in done.err and "Traceback" not in done.err
     assert texts(experiment / "r.db")["fails"] == 2

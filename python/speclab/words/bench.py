@@ -274,22 +274,11 @@ def _help(o: Options) -> str:
 def _options() -> Options:
     o = Options("bench", "")
     o.flag("--compare", help="llama.cpp; requires llama-cpp-python for python3 or for $SPECLAB_PYTHON")
-    o.add_argument(
-        "--peer-option",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        # fmt: skip.
-        help=f"for --compare: a number of llama_context_params or llama_model_params,\n{'':27} as in flash_attn_type=0; repeatable",
-    )
-    o.add_argument(
-        "--peer-command",
-        action="append",
-        default=[],
-        metavar="COMMAND",
-        # fmt: skip.
-        help=f"a program that implements the protocol of peer_llama.py;\n{'':27} repeatable",
-    )
+    several = {"action": "append", "default": []}
+    own = "a number of llama_context_params or llama_model_params"
+    o.add_argument("--peer-option", metavar="KEY=VALUE", help=f"for --compare: {own},\n{'':27} as in flash_attn_type=0; repeatable", **several)
+    program = "a program that implements the protocol of peer_llama.py"
+    o.add_argument("--peer-command", metavar="COMMAND", help=f"{program};\n{'':27} repeatable", **several)
     o.option("--db", help=SUPPRESS)
     o.flag("--json", help=SUPPRESS)
     o.format_help = lambda: _help(o)
