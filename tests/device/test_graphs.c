@@ -345,24 +345,15 @@ static void check_eagle(const struct gpu_here *g, const char *target, const char
 
 static void passes_of_eagle_heads_are_captured(void **unused)
 {
-    static const struct {
-        const char *name;
-        enum head_kind kind;
-        void (*write)(const char *directory);
-    } forms[] = {
-        { "eagle", HEAD_EAGLE, form_eagle },
-        { "eagle_layers", HEAD_EAGLE, form_eagle_layers },
-        { "eagle3", HEAD_EAGLE3, form_eagle3 },
-        { "eagle3_norm_output", HEAD_EAGLE3, form_eagle3_norm_output },
-    };
+    static const char *const forms[] = { "eagle", "eagle_layers", "eagle3", "eagle3_norm_output" };
     struct form_bench bench = form_bench_open(LAYERS); // writes the target
     char *target = xformat("%s/target_%d", test_directory(), LAYERS);
     form_bench_close(&bench);
     for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++) {
-        char *head = test_path(forms[i].name);
-        forms[i].write(head);
+        char *head = test_path(forms[i]);
+        const enum head_kind kind = form_write(head, forms[i], NULL);
         for (int g = 0; g < gpus; g++)
-            check_eagle(&gpu[g], target, head, forms[i].kind);
+            check_eagle(&gpu[g], target, head, kind);
         free(head);
     }
     free(target);

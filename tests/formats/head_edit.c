@@ -84,13 +84,8 @@ struct json *head_edit_config(struct head_edit *e)
     return e->config;
 }
 
-void head_edit_drop(struct head_edit *e, const char *form, ...)
+void head_edit_drop(struct head_edit *e, const char *name)
 {
-    char name[96];
-    va_list args;
-    va_start(args, form);
-    vsnprintf(name, sizeof(name), form, args);
-    va_end(args);
     const int i = find(e, name);
     if (i < 0)
         fail_msg("%s: there is no tensor %s", e->weights, name);
@@ -129,18 +124,65 @@ void head_edit_floats(struct head_edit *e, int64_t rows, int64_t width, float me
     free(number);
 }
 
-void head_edit_ids(struct head_edit *e, const char *name, const int64_t *id, int64_t n)
-{
-    const struct safetensor t = {
-        .name = name, .dtype = "I64", .dims = 1, .dim = { n }, .bytes = (size_t)n * sizeof(*id)
-    };
-    put(e, &t, id);
-}
-
 void *head_edit_data(struct head_edit *e, const char *name)
 {
     const int i = find(e, name);
     if (i < 0)
         fail_msg("%s: there is no tensor %s", e->weights, name);
     return (void *)(uintptr_t)e->tensor[i].data;
+}
+
+static void add_integers(struct head_edit *e, const char *name, int n, int factor, int below)
+{
+    int64_t id[1024];
+    assert_true(n <= 1024);
+    for (int i = 0; i < n; i++)
+        id[i] = (int64_t)i * factor % below;
+    put(e, &(struct safetensor){ .name = name, .dtype = "I64", .dims = 1, .dim = { n }, .bytes = (size_t)n * 8 }, id);
+}
+
+static void change(struct head_edit *e, const char *text)
+{
+    char name[96];
+    int n, factor, below, rows, width;
+    float mean;
+    struct error err;
+    if (sscanf(text, "-%95s", name) == 1)
+        head_edit_drop(e, name);
+    else if (sscanf(text, "+%95s %d %d %f", name, &rows, &width, &mean) == 4)
+        head_edit_floats(e, rows, width, mean, "%s", name);
+    else if (sscanf(text, "@%95s %d %d %d", name, &n, &factor, &below) == 4)
+        add_integers(e, name, n, factor, below);
+    else if (sscanf(text, "%95[^[=][%d]=%d", name, &n, &below) == 3) {
+        void *data = head_edit_data(e, name);
+        if (strcmp(e->tensor[find(e, name)].dtype, "I64") == 0)
+            ((int64_t *)data)[n] = below;
+        else
+            ((uint8_t *)data)[n] = (uint8_t)below;
+    } else {
+        const size_t key = strcspn(text, "=");
+        struct json *value = text[key] != '\0' ? json_parse(text + key + 1, strlen(text + key + 1), text, &err) : NULL;
+        if (value == NULL || key >= sizeof(name))
+            fail_msg("%s: no change of a head", text);
+        memcpy(name, text, key);
+        name[key] = '\0';
+        json_set(e->config, name, value);
+    }
+}
+
+void head_change(const char *directory, const char *changes)
+{
+    struct head_edit *e = head_edit_open(directory);
+    char *all = xstrdup(changes), *state = NULL;
+    for (char *one = strtok_r(all, ";", &state); one != NULL; one = strtok_r(NULL, ";", &state)) {
+        one += strspn(one, " ");
+        char *star = strchr(one, '*');
+        for (char h = '0'; h < (star != NULL ? '4' : '1'); h++) {
+            if (star != NULL)
+                *star = h;
+            change(e, one);
+        }
+    }
+    free(all);
+    head_edit_close(e);
 }

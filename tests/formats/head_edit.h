@@ -10,13 +10,21 @@ struct json;
 struct head_edit *head_edit_open(const char *directory);
 void head_edit_close(struct head_edit *e); // writes the edited head
 
+// Makes changes of a head in a directory, separated by semicolons:
+//     -NAME                     a tensor is removed
+//     +NAME ROWS WIDTH MEAN     a tensor is added or replaced, as by head_edit_floats
+//     @NAME COUNT FACTOR BELOW  integers i * FACTOR % BELOW are added
+//     NAME[I]=N                 integer I of a tensor is another
+//     KEY=JSON                  a key of config.json is set
+// A star in one of them makes four: for 0, 1, 2 and 3.
+void head_change(const char *directory, const char *changes);
+
 struct json *head_edit_config(struct head_edit *e); // may be changed; borrowed
-void head_edit_drop(struct head_edit *e, const char *form, ...) __attribute__((format(printf, 2, 3)));
+void head_edit_drop(struct head_edit *e, const char *name);
 // Adds or replaces a tensor, with the numbers that small_heads.c derives from its name. rows 0: a vector. mean: of the
 // numbers.
 void head_edit_floats(struct head_edit *e, int64_t rows, int64_t width, float mean, const char *form, ...)
     __attribute__((format(printf, 5, 6)));
-void head_edit_ids(struct head_edit *e, const char *name, const int64_t *id, int64_t n);
 void *head_edit_data(struct head_edit *e, const char *name); // data of a tensor, may be changed; borrowed
 
 // Numbers from -1 to 1, derived from a seed and a name. tests/cases/make_heads.py derives the same.

@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "core/json.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "models/model.h"
 #include "tests/support/check.h"
 #include "tests/formats/head_edit.h"
+#include "tests/support/small_heads.h"
 #include "tests/support/small_model.h"
 
 static struct small_model target_of(int layers)
@@ -23,20 +23,6 @@ static struct small_model target_of(int layers)
                                  .kv_heads = 2,
                                  .head_dim = 16,
                                  .seed = 21 };
-}
-
-struct head_shape form_shape(void)
-{
-    return (struct head_shape){ .width = WIDTH,
-                                .vocab = VOCAB,
-                                .layers = LAYERS,
-                                .heads = 4,
-                                .kv_heads = 2,
-                                .head_dim = 16,
-                                .hidden = 96,
-                                .draft_vocab = DRAFT,
-                                .medusa_heads = 4,
-                                .seed = SEED };
 }
 
 struct form_bench form_bench_open(int layers)
@@ -69,190 +55,107 @@ struct eagle *form_open_eagle(const struct form_bench *b, const char *path, enum
     return eagle_open(path, b->target, b->backend, &s, err);
 }
 
-void form_medusa(const char *directory)
-{
-    const struct head_shape s = form_shape();
-    heads_write_medusa(directory, &s);
-}
-
-void form_medusa_shared(const char *directory)
-{
-    struct head_shape s = form_shape();
-    s.shared = true;
-    heads_write_medusa(directory, &s);
-}
-
-void form_medusa_layers(const char *directory)
-{
-    form_medusa(directory);
-    struct head_edit *e = head_edit_open(directory);
-    for (int h = 0; h < 4; h++) {
-        head_edit_drop(e, "%d.1.weight", h);
-        head_edit_floats(e, WIDTH, WIDTH, 0, "%d.1.linear.weight", h);
-        head_edit_floats(e, 0, WIDTH, 0, "%d.1.linear.bias", h);
-        head_edit_floats(e, VOCAB, WIDTH, 0, "%d.2.weight", h);
-    }
-    head_edit_close(e);
-}
-
 // A Medusa head with vLLM's tensor names.
-static struct head_edit *blocks(const char *directory)
+#define BLOCKS "-*.0.linear.weight; -*.0.linear.bias; +blocks.*.layers.0.weight 64 64 0; model_type=\"medusa\"; "
+
+static const struct form {
+    const char *name;
+    enum head_kind kind;
+    bool shared, speculators;
+    int width, vocab; // of its target, as it says; 0: the bench's
+    const char *changes;
+} forms[] = {
+    { .name = "medusa", .kind = HEAD_MEDUSA },
+    { .name = "medusa_shared", .kind = HEAD_MEDUSA, .shared = true },
+    { .name = "medusa_layers",
+      .kind = HEAD_MEDUSA,
+      .changes = "-*.1.weight; +*.1.linear.weight 64 64 0; +*.1.linear.bias 0 64 0; +*.2.weight 96 64 0" },
+    { .name = "medusa_vllm",
+      .kind = HEAD_MEDUSA,
+      .shared = true,
+      .changes = BLOCKS "+lm_heads.*.weight 32 64 0; @token_map 32 37 96; truncated_vocab_size=32" },
+    { .name = "medusa_one",
+      .kind = HEAD_MEDUSA,
+      .shared = true,
+      .changes = BLOCKS "+lm_heads.0.weight 96 64 0; original_lm_head=true" },
+    { .name = "eagle", .kind = HEAD_EAGLE },
+    { .name = "eagle_bias",
+      .kind = HEAD_EAGLE,
+      .changes = "+layers.0.self_attn.q_proj.bias 0 64 0; +layers.0.self_attn.k_proj.bias 0 32 0; "
+                 "+layers.0.self_attn.v_proj.bias 0 32 0; qkv_bias=true; rope_theta=1e6; rms_norm_eps=1e-6" },
+    { .name = "eagle_own",
+      .kind = HEAD_EAGLE,
+      .changes =
+          "-fc.bias; +embed_tokens.weight 96 64 0; bias=false; rope_scaling={\"type\":\"linear\",\"factor\":2}" },
+    { .name = "eagle_layers",
+      .kind = HEAD_EAGLE,
+      .changes = "+layers.1.self_attn.q_proj.weight 64 64 0; +layers.1.self_attn.k_proj.weight 32 64 0; "
+                 "+layers.1.self_attn.v_proj.weight 32 64 0; +layers.1.self_attn.o_proj.weight 64 64 0; "
+                 "+layers.1.mlp.gate_proj.weight 96 64 0; +layers.1.mlp.up_proj.weight 96 64 0; "
+                 "+layers.1.mlp.down_proj.weight 64 96 0; +layers.1.input_layernorm.weight 0 64 1; "
+                 "+layers.1.post_attention_layernorm.weight 0 64 1; num_hidden_layers=2" },
+    { .name = "eagle_speculators", .kind = HEAD_EAGLE, .speculators = true },
+    { .name = "eagle3", .kind = HEAD_EAGLE3 },
+    { .name = "eagle3_narrow",
+      .kind = HEAD_EAGLE3,
+      .width = 48,
+      .changes = "+fc.weight 48 192 0; +embed_tokens.weight 96 48 0; target_hidden_size=64" },
+    { .name = "eagle3_speculators", .kind = HEAD_EAGLE3, .speculators = true },
+    { .name = "eagle3_norm_output",
+      .kind = HEAD_EAGLE3,
+      .speculators = true,
+      .changes = "norm_before_residual=false; norm_output=true" },
+    { .name = "eagle3_fc_norm",
+      .kind = HEAD_EAGLE3,
+      .speculators = true,
+      .changes = "norm_before_residual=false; fc_norm=true; +fc_norm.0.weight 0 64 1; +fc_norm.1.weight 0 64 1; "
+                 "+fc_norm.2.weight 0 64 1" },
+    { .name = "eagle3_norm_before_fc",
+      .kind = HEAD_EAGLE3,
+      .speculators = true,
+      .changes = "norm_before_residual=false; norm_before_fc=true; +input_norm.weight 0 192 1" },
+    // heads of other targets
+    { .name = "medusa_32", .kind = HEAD_MEDUSA, .width = 32 },
+    { .name = "medusa_of_90", .kind = HEAD_MEDUSA, .vocab = 90 },
+    { .name = "eagle_32", .kind = HEAD_EAGLE, .width = 32 },
+    { .name = "eagle_of_90", .kind = HEAD_EAGLE, .vocab = 90 },
+    { .name = "eagle3_32", .kind = HEAD_EAGLE3, .width = 32 },
+    { .name = "eagle3_of_90", .kind = HEAD_EAGLE3, .vocab = 90 },
+};
+
+enum head_kind form_write(const char *directory, const char *name, const char *changes)
 {
-    form_medusa_shared(directory);
-    struct head_edit *e = head_edit_open(directory);
-    for (int h = 0; h < 4; h++) {
-        head_edit_drop(e, "%d.0.linear.weight", h);
-        head_edit_drop(e, "%d.0.linear.bias", h);
-        head_edit_floats(e, WIDTH, WIDTH, 0, "blocks.%d.layers.0.weight", h);
-    }
-    json_set(head_edit_config(e), "model_type", json_new_text("medusa"));
-    return e;
+    static void (*const write[])(const char *, const struct head_shape *) = {
+        [HEAD_MEDUSA] = heads_write_medusa, [HEAD_EAGLE] = heads_write_eagle, [HEAD_EAGLE3] = heads_write_eagle3
+    };
+    size_t i = 0;
+    while (i < sizeof(forms) / sizeof(*forms) && strcmp(forms[i].name, name) != 0)
+        i++;
+    if (i == sizeof(forms) / sizeof(*forms))
+        fail_msg("there is no form %s", name);
+    const struct form *f = &forms[i];
+    const int width = f->width != 0 ? f->width : WIDTH;
+    const struct head_shape s = { .width = width,
+                                  .vocab = f->vocab != 0 ? f->vocab : VOCAB,
+                                  .layers = LAYERS,
+                                  .heads = 4,
+                                  .kv_heads = 2,
+                                  .head_dim = width / 4,
+                                  .hidden = 96,
+                                  .draft_vocab = f->width != 0 ? 0 : DRAFT,
+                                  .medusa_heads = 4,
+                                  .shared = f->shared,
+                                  .speculators = f->speculators,
+                                  .seed = SEED };
+    write[f->kind](directory, &s);
+    if (f->changes != NULL)
+        head_change(directory, f->changes);
+    if (changes != NULL)
+        head_change(directory, changes);
+    return f->kind;
 }
 
 int64_t form_medusa_target_id(int i)
 {
     return i * 37 % VOCAB; // not ascending, as an order by frequency is not
-}
-
-void form_medusa_vllm(const char *directory)
-{
-    struct head_edit *e = blocks(directory);
-    int64_t map[DRAFT];
-    for (int i = 0; i < DRAFT; i++)
-        map[i] = form_medusa_target_id(i);
-    for (int h = 0; h < 4; h++)
-        head_edit_floats(e, DRAFT, WIDTH, 0, "lm_heads.%d.weight", h);
-    head_edit_ids(e, "token_map", map, DRAFT);
-    json_set(head_edit_config(e), "truncated_vocab_size", json_new_int(DRAFT));
-    head_edit_close(e);
-}
-
-void form_medusa_one(const char *directory)
-{
-    struct head_edit *e = blocks(directory);
-    head_edit_floats(e, VOCAB, WIDTH, 0, "lm_heads.0.weight");
-    json_set(head_edit_config(e), "original_lm_head", json_new_bool(true));
-    head_edit_close(e);
-}
-
-void form_eagle(const char *directory)
-{
-    const struct head_shape s = form_shape();
-    heads_write_eagle(directory, &s);
-}
-
-void form_eagle_speculators(const char *directory)
-{
-    struct head_shape s = form_shape();
-    s.speculators = true;
-    heads_write_eagle(directory, &s);
-}
-
-void form_eagle_bias(const char *directory)
-{
-    form_eagle(directory);
-    struct head_edit *e = head_edit_open(directory);
-    head_edit_floats(e, 0, 64, 0, "layers.0.self_attn.q_proj.bias");
-    head_edit_floats(e, 0, 32, 0, "layers.0.self_attn.k_proj.bias");
-    head_edit_floats(e, 0, 32, 0, "layers.0.self_attn.v_proj.bias");
-    json_set(head_edit_config(e), "qkv_bias", json_new_bool(true));
-    json_set(head_edit_config(e), "rope_theta", json_new_number(1e6));
-    json_set(head_edit_config(e), "rms_norm_eps", json_new_number(1e-6));
-    head_edit_close(e);
-}
-
-void form_eagle_own(const char *directory)
-{
-    form_eagle(directory);
-    struct head_edit *e = head_edit_open(directory);
-    struct json *scaling = json_new_object();
-    json_set(scaling, "type", json_new_text("linear"));
-    json_set(scaling, "factor", json_new_number(2));
-    head_edit_drop(e, "fc.bias");
-    head_edit_floats(e, VOCAB, WIDTH, 0, "embed_tokens.weight");
-    json_set(head_edit_config(e), "bias", json_new_bool(false));
-    json_set(head_edit_config(e), "rope_scaling", scaling);
-    head_edit_close(e);
-}
-
-void form_eagle_layers(const char *directory)
-{
-    form_eagle(directory);
-    struct head_edit *e = head_edit_open(directory);
-    head_edit_floats(e, 64, WIDTH, 0, "layers.1.self_attn.q_proj.weight");
-    head_edit_floats(e, 32, WIDTH, 0, "layers.1.self_attn.k_proj.weight");
-    head_edit_floats(e, 32, WIDTH, 0, "layers.1.self_attn.v_proj.weight");
-    head_edit_floats(e, WIDTH, 64, 0, "layers.1.self_attn.o_proj.weight");
-    head_edit_floats(e, 96, WIDTH, 0, "layers.1.mlp.gate_proj.weight");
-    head_edit_floats(e, 96, WIDTH, 0, "layers.1.mlp.up_proj.weight");
-    head_edit_floats(e, WIDTH, 96, 0, "layers.1.mlp.down_proj.weight");
-    head_edit_floats(e, 0, WIDTH, 1, "layers.1.input_layernorm.weight");
-    head_edit_floats(e, 0, WIDTH, 1, "layers.1.post_attention_layernorm.weight");
-    json_set(head_edit_config(e), "num_hidden_layers", json_new_int(2));
-    head_edit_close(e);
-}
-
-void form_eagle3(const char *directory)
-{
-    const struct head_shape s = form_shape();
-    heads_write_eagle3(directory, &s);
-}
-
-void form_eagle3_narrow(const char *directory)
-{
-    struct head_shape s = form_shape();
-    s.width = 48;
-    s.head_dim = 12;
-    s.draft_vocab = 0;
-    heads_write_eagle3(directory, &s);
-    struct head_edit *e = head_edit_open(directory);
-    head_edit_floats(e, 48, 3 * WIDTH, 0, "fc.weight");
-    head_edit_floats(e, VOCAB, 48, 0, "embed_tokens.weight");
-    json_set(head_edit_config(e), "target_hidden_size", json_new_int(WIDTH));
-    head_edit_close(e);
-}
-
-void form_eagle3_speculators(const char *directory)
-{
-    struct head_shape s = form_shape();
-    s.speculators = true;
-    heads_write_eagle3(directory, &s);
-}
-
-// norm_before_residual is false, and the norm `key` is enabled.
-struct head_edit *form_eagle3_with_norm(const char *directory, const char *key)
-{
-    form_eagle3_speculators(directory);
-    struct head_edit *e = head_edit_open(directory);
-    json_set(head_edit_config(e), "norm_before_residual", json_new_bool(false));
-    json_set(head_edit_config(e), key, json_new_bool(true));
-    return e;
-}
-
-void form_eagle3_norm_output(const char *directory)
-{
-    head_edit_close(form_eagle3_with_norm(directory, "norm_output"));
-}
-
-void form_eagle3_fc_norm(const char *directory)
-{
-    struct head_edit *e = form_eagle3_with_norm(directory, "fc_norm");
-    for (int i = 0; i < 3; i++)
-        head_edit_floats(e, 0, WIDTH, 1, "fc_norm.%d.weight", i);
-    head_edit_close(e);
-}
-
-void form_eagle3_norm_before_fc(const char *directory)
-{
-    struct head_edit *e = form_eagle3_with_norm(directory, "norm_before_fc");
-    head_edit_floats(e, 0, 3 * WIDTH, 1, "input_norm.weight");
-    head_edit_close(e);
-}
-
-void form_eagle3_without_norm_key(const char *directory)
-{
-    form_eagle3_speculators(directory);
-    struct head_edit *e = head_edit_open(directory);
-    json_set(head_edit_config(e), "norm_before_residual", json_new_null());
-    head_edit_close(e);
 }

@@ -44,13 +44,12 @@ static void check(const char *name, const float *logits, int n, int vocab, const
     printf("    %-21s: %2d rows of %d, max |difference| / max |reference| %.2g\n", name, n, vocab, worst);
 }
 
-static void check_medusa(const struct form_bench *b, const char *name, void (*write)(const char *),
-                         const struct json *rows)
+static void check_medusa(const struct form_bench *b, const char *name, const struct json *rows)
 {
     struct error err;
     char *path = test_path(name);
     float states[MEDUSA_ROWS * WIDTH], *logits = xmalloc((size_t)4 * MEDUSA_ROWS * VOCAB * sizeof(float));
-    write(path);
+    form_write(path, name, NULL);
     struct medusa *m = medusa_open(path, b->target, b->backend, ACTIVATIONS_F32, QUANTIZE_NONE, MEDUSA_ROWS, &err);
     assert_ok(m != NULL, err);
     const int vocab = medusa_facts(m)->vocab;
@@ -70,20 +69,11 @@ static void check_medusa(const struct form_bench *b, const char *name, void (*wr
 
 static void logits_of_medusa_heads_equal_the_originals(void **unused)
 {
-    static const struct {
-        const char *name;
-        void (*write)(const char *directory);
-    } forms[] = {
-        { "medusa", form_medusa },
-        { "medusa_shared", form_medusa_shared },
-        { "medusa_layers", form_medusa_layers },
-        { "medusa_vllm", form_medusa_vllm },
-        { "medusa_one", form_medusa_one },
-    };
+    static const char *const forms[] = { "medusa", "medusa_shared", "medusa_layers", "medusa_vllm", "medusa_one" };
     struct form_bench b = form_bench_open(LAYERS);
     struct json *j = golden_json("heads.json");
     for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++)
-        check_medusa(&b, forms[i].name, forms[i].write, json_get(j, forms[i].name));
+        check_medusa(&b, forms[i], json_get(j, forms[i]));
     json_free(j);
     form_bench_close(&b);
 }
@@ -163,33 +153,20 @@ static void check_taps_and_ids(const struct eagle *e, enum head_kind kind)
 
 static void logits_of_eagle_heads_equal_the_originals(void **unused)
 {
-    static const struct {
-        const char *name;
-        enum head_kind kind;
-        void (*write)(const char *directory);
-    } forms[] = {
-        { "eagle", HEAD_EAGLE, form_eagle },
-        { "eagle_bias", HEAD_EAGLE, form_eagle_bias },
-        { "eagle_own", HEAD_EAGLE, form_eagle_own },
-        { "eagle_layers", HEAD_EAGLE, form_eagle_layers },
-        { "eagle_speculators", HEAD_EAGLE, form_eagle_speculators },
-        { "eagle3", HEAD_EAGLE3, form_eagle3 },
-        { "eagle3_narrow", HEAD_EAGLE3, form_eagle3_narrow },
-        { "eagle3_speculators", HEAD_EAGLE3, form_eagle3_speculators },
-        { "eagle3_norm_output", HEAD_EAGLE3, form_eagle3_norm_output },
-        { "eagle3_fc_norm", HEAD_EAGLE3, form_eagle3_fc_norm },
-        { "eagle3_norm_before_fc", HEAD_EAGLE3, form_eagle3_norm_before_fc },
-    };
+    static const char *const forms[] = { "eagle",          "eagle_bias",           "eagle_own",
+                                         "eagle_layers",   "eagle_speculators",    "eagle3",
+                                         "eagle3_narrow",  "eagle3_speculators",   "eagle3_norm_output",
+                                         "eagle3_fc_norm", "eagle3_norm_before_fc" };
     struct form_bench b = form_bench_open(LAYERS);
     struct json *j = golden_json("heads.json");
     for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++) {
         struct error err;
-        char *path = test_path(forms[i].name);
-        forms[i].write(path);
-        struct eagle *e = form_open_eagle(&b, path, forms[i].kind, TRI_UNSET, &err);
+        char *path = test_path(forms[i]);
+        const enum head_kind kind = form_write(path, forms[i], NULL);
+        struct eagle *e = form_open_eagle(&b, path, kind, TRI_UNSET, &err);
         assert_ok(e != NULL, err);
-        check_taps_and_ids(e, forms[i].kind);
-        check_eagle(&b, forms[i].name, e, j);
+        check_taps_and_ids(e, kind);
+        check_eagle(&b, forms[i], e, j);
         eagle_close(e);
         free(path);
     }
@@ -204,7 +181,7 @@ static void a_missing_norm_before_residual_can_be_set(void **unused)
     struct error err;
     struct json *j = golden_json("heads.json");
     char *path = test_path("silent");
-    form_eagle3_without_norm_key(path);
+    form_write(path, "eagle3_speculators", "norm_before_residual=null");
     struct eagle *e = form_open_eagle(&b, path, HEAD_EAGLE3, TRI_TRUE, &err);
     assert_ok(e != NULL, err);
     check_eagle(&b, "eagle3_speculators", e, j);
@@ -224,7 +201,7 @@ static void a_draft_vocabulary_may_have_any_order(void **unused)
     float *logits[2];
     for (int other = 0; other < 2; other++) {
         char *path = test_path("order");
-        form_eagle3(path);
+        form_write(path, "eagle3", NULL);
         struct head_edit *e = head_edit_open(path);
         float *head = head_edit_data(e, "lm_head.weight"), *before = xmalloc(sizeof(float) * DRAFT * WIDTH);
         int64_t *d2t = head_edit_data(e, "d2t");
@@ -316,19 +293,18 @@ static void make_gemma(struct head_edit *e, struct json *layer, const char *pref
 
 static const struct eagle_form {
     enum head_kind kind;
-    void (*write)(const char *directory);
-    const char *prefix; // before the names of the layer's tensors
+    const char *name, *prefix; // before the names of the layer's tensors
 } eagle_forms[EAGLE_FORMS] = {
-    { HEAD_EAGLE, form_eagle, "layers.0." },
-    { HEAD_EAGLE, form_eagle_speculators, "transformer." },
-    { HEAD_EAGLE3, form_eagle3, "midlayer." },
-    { HEAD_EAGLE3, form_eagle3_speculators, "layers.0." },
+    { HEAD_EAGLE, "eagle", "layers.0." },
+    { HEAD_EAGLE, "eagle_speculators", "transformer." },
+    { HEAD_EAGLE3, "eagle3", "midlayer." },
+    { HEAD_EAGLE3, "eagle3_speculators", "layers.0." },
 };
 
 static void write_with_rope(const char *path, const struct eagle_form *form, const struct rope_form *rope)
 {
     struct error err;
-    form->write(path);
+    form_write(path, form->name, NULL);
     struct head_edit *e = head_edit_open(path);
     const struct json *inner = json_get(head_edit_config(e), "transformer_layer_config");
     struct json *layer = inner != NULL ? json_clone(inner) : head_edit_config(e);

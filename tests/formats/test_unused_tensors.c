@@ -116,64 +116,44 @@ static void a_gguf_file_with_a_tensor_that_its_architecture_does_not_have_is_ref
     free(file);
 }
 
-// Writes the model with one tensor more (rows 0: a vector; NULL: none) and keys of config.json set.
-static void write_directory(const char *path, const char *tensor, int64_t rows, int64_t width, const char *keys)
-{
-    struct error err;
-    small_write_hf(path, &small_default);
-    struct head_edit *e = head_edit_open(path);
-    if (tensor != NULL)
-        head_edit_floats(e, rows, width, 1, "%s", tensor);
-    struct json *more = json_parse(keys, strlen(keys), "keys", &err);
-    for (void *at = json_first(more); at != NULL; at = json_next(more, at)) {
-        char *value = json_write(json_value(at));
-        json_set(head_edit_config(e), json_key(at), json_parse(value, strlen(value), "value", &err));
-        free(value);
-    }
-    json_free(more);
-    head_edit_close(e);
-}
-
 static void a_directory_with_tensors_that_are_not_used_is_refused(void **unused)
 {
     static const struct {
-        const char *tensor;
-        int64_t rows, width;
-        const char *keys, *words;
+        const char *changes, *words; // of small_default, as by head_change()
     } wrong[] = {
-        { NULL, 0, 0, "{\"num_hidden_layers\":2}",
-          "config.json: num_hidden_layers is 2, but the file has tensors of 3 layers: "
-          "model.layers.2.input_layernorm.weight, " },
-        { "model.layers.0.self_attn.q_norm.weight", 0, 16, "{}",
+        { "num_hidden_layers=2", "config.json: num_hidden_layers is 2, but the file has tensors of 3 layers: "
+                                 "model.layers.2.input_layernorm.weight, " },
+        { "+model.layers.0.self_attn.q_norm.weight 0 16 1",
           "model.safetensors: tensor model.layers.0.self_attn.q_norm.weight: not supported in architecture llama" },
-        { "model.layers.99.x", 0, 16, "{}",
-          "config.json: num_hidden_layers is 3, but the file has a tensor of layer 99: model.layers.99.x would not be used" },
-        { "model.layers.9.x", 0, 16, "{\"num_hidden_layers\":2}",
-          "num_hidden_layers is 2, but the file has tensors of layer 2: model.layers.2.input_layernorm.weight, " },
-        { "evil\033[31m\n", 0, 16, "{}", "model.safetensors: tensor evil\\u001B[31m\\u000A: not supported" },
-        { "model.layers.1.self_attn.k_scale", 0, 1, "{}", "model.layers.1.self_attn.k_scale: not supported" },
-        { "model.layers.1.self_attn.q_proj.bias", 0, 64, "{}", "model.layers.1.self_attn.q_proj.bias: not supported" },
-        { "model.layers.1.mlp.up_proj.bias", 0, 128, "{}", "model.layers.1.mlp.up_proj.bias: not supported" },
-        { "score.weight", 2, 64, "{}", "score.weight: not supported" },
-        { "model.layers.7", 0, 1, "{}", "model.layers.7: not supported" },
-        { NULL, 0, 0, "{\"tie_word_embeddings\":true}",
+        { "+model.layers.99.x 0 16 1", "but the file has a tensor of layer 99: model.layers.99.x would not be used" },
+        { "+model.layers.9.x 0 16 1; num_hidden_layers=2",
+          "but the file has tensors of layer 2: model.layers.2.input_layernorm.weight, " },
+        { "+evil\033[31m 0 16 1", "tensor evil\\u001B[31m: not supported" },
+        { "+model.layers.1.self_attn.k_scale 0 1 1", "k_scale: not supported" },
+        { "+model.layers.1.self_attn.q_proj.bias 0 64 1", "q_proj.bias: not supported" },
+        { "+model.layers.1.mlp.up_proj.bias 0 128 1", "up_proj.bias: not supported" },
+        { "+score.weight 2 64 1", "score.weight: not supported" },
+        { "+model.layers.7 0 1 1", "model.layers.7: not supported" },
+        { "tie_word_embeddings=true",
           "tie_word_embeddings is true, but lm_head.weight is not equal to model.embed_tokens.weight" },
     };
+    char *path = test_path("wrong");
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
-        char *path = xformat("%s/wrong_%zu", test_directory(), i);
-        write_directory(path, wrong[i].tensor, wrong[i].rows, wrong[i].width, wrong[i].keys);
+        small_write_hf(path, &small_default);
+        head_change(path, wrong[i].changes);
         assert_refused(path, wrong[i].words);
-        free(path);
     }
+    free(path);
 }
 
 static void tensors_without_an_effect_are_ignored(void **unused)
 {
-    static const char *const harmless[] = { "model.layers.0.self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq",
-                                            "medusa_head.0.1.weight" };
+    static const char *const harmless[] = { "+model.layers.0.self_attn.rotary_emb.inv_freq 0 8 1",
+                                            "+model.rotary_emb.inv_freq 0 8 1", "+medusa_head.0.1.weight 0 8 1" };
     char *path = test_path("harmless");
     for (size_t i = 0; i < sizeof(harmless) / sizeof(*harmless); i++) {
-        write_directory(path, harmless[i], 0, 8, "{}");
+        small_write_hf(path, &small_default);
+        head_change(path, harmless[i]);
         assert_opens(path);
     }
     // A head that is tied to the embedding, and stored nevertheless.
@@ -192,18 +172,13 @@ static void harmless_tensors_of_a_head_are_ignored(void **unused)
     struct error err = { "" };
     struct form_bench b = form_bench_open(LAYERS);
     char *path = test_path("head");
-    form_eagle3_speculators(path);
-    struct head_edit *edit = head_edit_open(path);
-    head_edit_floats(edit, VOCAB, WIDTH, 0, "verifier_lm_head.weight");
-    head_edit_floats(edit, 0, WIDTH, 1, "verifier_norm.weight");
-    head_edit_floats(edit, 0, 8, 1, "layers.0.self_attn.rotary_emb.inv_freq");
-    head_edit_close(edit);
+    form_write(path, "eagle3_speculators",
+               "+verifier_lm_head.weight 96 64 0; +verifier_norm.weight 0 64 1; "
+               "+layers.0.self_attn.rotary_emb.inv_freq 0 8 1");
     struct eagle *e = form_open_eagle(&b, path, HEAD_EAGLE3, TRI_UNSET, &err);
     assert_ok(e != NULL, err);
     eagle_close(e);
-    edit = head_edit_open(path);
-    head_edit_floats(edit, 0, WIDTH, 1, "verifier_norm.weight_scale");
-    head_edit_close(edit);
+    head_change(path, "+verifier_norm.weight_scale 0 64 1");
     assert_null(form_open_eagle(&b, path, HEAD_EAGLE3, TRI_UNSET, &err));
     assert_error_mentions(&err, path, "tensor verifier_norm.weight_scale: not supported in an EAGLE-3 head");
     form_bench_close(&b);

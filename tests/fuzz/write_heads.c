@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/json.h"
 #include "core/memory.h"
 #include "tests/formats/head_edit.h"
 #include "tests/support/checkpoint.h"
@@ -38,31 +37,17 @@ static void put_head(const char *name, const char *directory)
     free(t.s);
 }
 
-// An EAGLE-3 head in the format of `speculators`, with one key of its configuration set.
-static void put_eagle3_with(const char *name, const char *key, struct json *value)
+// An EAGLE-3 head in the format of `speculators`, changed.
+static void put_eagle3_with(const char *name, const char *changes)
 {
     struct head_shape s = small_head();
     char *directory = test_path(name);
     s.speculators = true;
     heads_write_eagle3(directory, &s);
-    struct head_edit *e = head_edit_open(directory);
-    json_set(head_edit_config(e), "norm_before_residual", json_new_bool(false));
-    json_set(head_edit_config(e), key, value);
-    for (int i = 0; i < 3 && strcmp(key, "fc_norm") == 0; i++)
-        head_edit_floats(e, 0, WIDTH, 1, "fc_norm.%d.weight", i);
-    if (strcmp(key, "norm_before_fc") == 0)
-        head_edit_floats(e, 0, 3 * WIDTH, 1, "input_norm.weight");
-    head_edit_close(e);
+    head_change(directory, "norm_before_residual=false");
+    head_change(directory, changes);
     put_head(name, directory);
     free(directory);
-}
-
-static struct json *layer_ids(int n)
-{
-    struct json *list = json_new_array();
-    for (int i = 0; i < n; i++)
-        json_push(list, json_new_int(i));
-    return list;
 }
 
 static void write_target(void)
@@ -108,15 +93,14 @@ void write_heads(void)
         free(of_eagle);
         free(of_eagle3);
     }
-    put_eagle3_with("fc_norm", "fc_norm", json_new_bool(true));
-    put_eagle3_with("norm_before_fc", "norm_before_fc", json_new_bool(true));
-    put_eagle3_with("norm_output", "norm_output", json_new_bool(true));
-    put_eagle3_with("norm_before_residual", "norm_before_residual", json_new_null());
-    put_eagle3_with("layers", "eagle_aux_hidden_state_layer_ids", layer_ids(3));
-    put_eagle3_with("most_layers", "eagle_aux_hidden_state_layer_ids", layer_ids(8));
-    put_eagle3_with("dflash_config", "dflash_config", json_new_null());
-    struct json *inner = json_new_object();
-    json_set(inner, "eagle_aux_hidden_state_layer_ids", layer_ids(3));
-    put_eagle3_with("eagle_config", "eagle_config", inner);
+    put_eagle3_with("fc_norm",
+                    "fc_norm=true; +fc_norm.0.weight 0 8 1; +fc_norm.1.weight 0 8 1; +fc_norm.2.weight 0 8 1");
+    put_eagle3_with("norm_before_fc", "norm_before_fc=true; +input_norm.weight 0 24 1");
+    put_eagle3_with("norm_output", "norm_output=true");
+    put_eagle3_with("norm_before_residual", "norm_before_residual=null");
+    put_eagle3_with("layers", "eagle_aux_hidden_state_layer_ids=[0,1,2]");
+    put_eagle3_with("most_layers", "eagle_aux_hidden_state_layer_ids=[0,1,2,3,4,5,6,7]");
+    put_eagle3_with("dflash_config", "dflash_config=null");
+    put_eagle3_with("eagle_config", "eagle_config={\"eagle_aux_hidden_state_layer_ids\":[0,1,2]}");
     free(directory);
 }

@@ -141,8 +141,5 @@ char *golden_model_write_chat(const struct json *model)
 
 void golden_model_tie(const char *directory)
 {
-    struct head_edit *e = head_edit_open(directory);
-    head_edit_drop(e, "lm_head.weight");
-    json_set(head_edit_config(e), "tie_word_embeddings", json_new_bool(true));
-    head_edit_close(e);
+    head_change(directory, "-lm_head.weight; tie_word_embeddings=true");
 }
