@@ -133,69 +133,25 @@ static void rope_frequencies_equal_torchs_bit_by_bit(void **state)
 static void settings_without_an_effect_are_accepted(void **state)
 {
     static const char *const settings[] = {
-        "{\"rope_scaling\":{\"rope_type\":\"linear\",\"type\":\"linear\",\"factor\":2.0}}",
-        "{\"rope_scaling\":{\"rope_type\":\"linear\",\"type\":null,\"factor\":2.0}}",
-        "{\"auto_map\":{\"AutoTokenizer\":[\"tokenization.T\",null]},\"sliding_window\":null,\"no_rope_layers\":null}",
-        "{\"layer_types\":[\"full_attention\"],\"embedding_multiplier\":1.0,\"logits_scaling\":1,\"mlp_bias\":false}",
-        "{\"logit_scale\":1.0,\"use_parallel_residual\":false,\"alibi\":false,\"num_nextn_predict_layers\":0}",
-        "{\"norm_type\":\"rms_norm\",\"dim_model_base\":null,\"auto_map\":{\"AutoModelForCausalLM\":null}}",
-        "{\"layer_types\":null,\"auto_map\":{},\"num_experts\":0,\"clip_qkv\":null,\"partial_rotary_factor\":1.0}",
+        "{'rope_scaling':{'rope_type':'linear','type':'linear','factor':2.0}}",
+        "{'rope_scaling':{'rope_type':'linear','type':null,'factor':2.0}}",
+        "{'auto_map':{'AutoTokenizer':['tokenization.T',null]},'sliding_window':null,'no_rope_layers':null}",
+        "{'layer_types':['full_attention'],'embedding_multiplier':1.0,'logits_scaling':1,'mlp_bias':false}",
+        "{'logit_scale':1.0,'use_parallel_residual':false,'alibi':false,'num_nextn_predict_layers':0}",
+        "{'norm_type':'rms_norm','dim_model_base':null,'auto_map':{'AutoModelForCausalLM':null}}",
+        "{'layer_types':null,'auto_map':{},'num_experts':0,'clip_qkv':null,'partial_rotary_factor':1.0}",
     };
     char *directory = test_path("inert"), *path = xformat("%s/config.json", directory);
     for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
         struct model_config c;
         small_write_hf(directory, &small_minimal);
-        struct json *config = json_read(path, &err), *more = json_parse(settings[i], strlen(settings[i]), "more", &err);
-        assert_true(config != NULL && more != NULL);
-        for (void *at = json_first(more); at != NULL; at = json_next(more, at)) {
-            char *value = json_write(json_value(at));
-            json_set(config, json_key(at), json_parse(value, strlen(value), "value", &err));
-            free(value);
-        }
-        char *text = json_write(config);
-        file_write(path, text);
+        json_file_set(path, settings[i]);
         assert_ok(config_read(directory, &c, &err), err);
         assert_true((c.rope.scaling == ROPE_LINEAR) == (i < 2));
         config_free(&c);
-        json_free(config);
-        json_free(more);
-        free(text);
     }
     free(directory);
     free(path);
-}
-
-static void end_tokens_and_templates_are_read_from_all_files(void **state)
-{
-    struct small_model t = small_default;
-    t.layers = 1;
-    char *directory = test_path("ends");
-    small_write_hf(directory, &t);
-    char *generation = xformat("%s/generation_config.json", directory),
-         *tokenizer = xformat("%s/tokenizer_config.json", directory);
-    char *jinja = xformat("%s/chat_template.jinja", directory);
-    file_write(generation, "{\"eos_token_id\": [7, 2, 9]}");
-    file_write(
-        tokenizer,
-        "{\"eos_token\": {\"content\": \"<|im_start|>\"}, \"bos_token\": \"<|endoftext|>\", \"add_bos_token\": true,"
-        " \"chat_template\": [{\"name\": \"rag\", \"template\": \"no\"}, "
-        "{\"name\": \"default\", \"template\": \"yes\"}]}");
-    struct checkpoint o = checkpoint_open(directory);
-    static const int expected[] = { 7, 2, 9, 1, 0 };
-    assert_int_equal(o.config.n_end, 5);
-    assert_memory_equal(o.config.end, expected, sizeof(expected));
-    assert_true(o.config.add_bos && o.config.bos == 0);
-    assert_string_equal(o.config.chat_template, "yes");
-    checkpoint_close(&o);
-
-    file_write(jinja, "newer");
-    o = checkpoint_open(directory);
-    assert_string_equal(o.config.chat_template, "newer");
-    checkpoint_close(&o);
-    free(generation);
-    free(tokenizer);
-    free(jinja);
-    free(directory);
 }
 
 // The model that ./run model fetches, if it is present, against values read with other programs.
@@ -229,7 +185,6 @@ int main(void)
         cmocka_unit_test(rope_follows_its_formulas),
         cmocka_unit_test(rope_frequencies_equal_torchs_bit_by_bit),
         cmocka_unit_test(settings_without_an_effect_are_accepted),
-        cmocka_unit_test(end_tokens_and_templates_are_read_from_all_files),
         cmocka_unit_test(the_demonstration_model_has_its_published_configuration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

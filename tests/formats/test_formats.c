@@ -220,40 +220,6 @@ static void both_formats_give_the_same_tensors(void **state)
     }
 }
 
-static void both_formats_give_the_same_configuration(void **state)
-{
-    for (int k = 0; k < SHAPES; k++) {
-        char *directory = xformat("%s/same-%d", test_directory(), k),
-             *file = xformat("%s/same-%d.gguf", test_directory(), k);
-        struct checkpoint hf = checkpoint_open(directory), gguf = checkpoint_open(file);
-        const struct model_config *c[] = { &hf.config, &gguf.config };
-        const struct small_model *t = &shapes[k];
-        for (int i = 0; i < 2; i++) {
-            assert_int_equal(c[i]->gguf, i);
-            assert_string_equal(c[i]->architecture->name, "llama");
-            assert_true(c[i]->layers == t->layers && c[i]->width == t->width && c[i]->hidden == t->hidden &&
-                        c[i]->heads == t->heads);
-            assert_true(c[i]->kv_heads == t->kv_heads && c[i]->head_dim == t->head_dim && c[i]->vocab == t->vocab);
-            assert_int_equal(c[i]->context, t->context != 0 ? t->context : 512);
-            assert_true(c[i]->norm_eps == (float)(t->eps != 0 ? t->eps : 1e-5));
-            assert_true(c[i]->rope.theta == (t->theta != 0 ? t->theta : 10000));
-            assert_true(c[i]->tied == t->tied && c[i]->attention_bias == t->bias);
-            assert_int_equal(c[i]->n_end, t->tokenizer ? 2 : 0);
-            assert_int_equal(c[i]->bos, t->tokenizer ? 1 : -1);
-            assert_false(c[i]->add_bos);
-            assert_true((c[i]->chat_template != NULL) == t->tokenizer);
-            if (t->tokenizer)
-                assert_true(c[i]->end[0] == 2 && c[i]->end[1] == 0); // eos first, then <|endoftext|> by its name
-        }
-        if (t->tokenizer)
-            assert_string_equal(c[0]->chat_template, c[1]->chat_template);
-        checkpoint_close(&hf);
-        checkpoint_close(&gguf);
-        free(directory);
-        free(file);
-    }
-}
-
 static void shards_hold_what_one_file_holds(void **state)
 {
     struct small_model t = shapes[0];
@@ -522,7 +488,6 @@ int main(void)
         cmocka_unit_test(a_gguf_file_gives_back_what_was_written),
         cmocka_unit_test(a_safetensors_file_gives_back_what_was_written),
         cmocka_unit_test(both_formats_give_the_same_tensors),
-        cmocka_unit_test(both_formats_give_the_same_configuration),
         cmocka_unit_test(shards_hold_what_one_file_holds),
         cmocka_unit_test(small_models_equal_those_of_the_golden_files),
         cmocka_unit_test(every_type_of_block_is_found_in_a_gguf_file),

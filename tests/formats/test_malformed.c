@@ -1,6 +1,6 @@
 // test_malformed.c - checkpoints with one fault each are refused with an error that names the file and the fault.
 //
-// tests/formats/test_malformed_config.c has faults in the configuration, tests/formats/test_damaged.c truncated files and
+// tests/models/test_family_*.c have faults in the configuration, tests/formats/test_damaged.c truncated files and
 // random changes.
 #include <stdlib.h>
 #include <string.h>
@@ -222,37 +222,37 @@ static void a_missing_tensor_is_named_in_its_formats_terms(void **state)
     }
 }
 
+// The types of these tensors are 21 and 77 in the file.
 static void an_unknown_type_is_refused_when_the_tensor_is_loaded(void **state)
 {
-    char *path = test_path("iq4.gguf"), *from = test_path("iq4-from.gguf");
-    small_write_gguf(from, &small_minimal);
-    struct gguf *g = gguf_open(from, &err);
-    struct gguf_writer *w = gguf_write_begin(path, &err);
-    for (size_t i = 0; i < gguf_values(g); i++)
-        gguf_write_copy(w, gguf_value_at(g, i));
-    for (size_t i = 0; i < gguf_tensors(g); i++) {
-        const struct gguf_tensor *t = gguf_tensor_at(g, i);
-        char *name = xstrndup(t->name.s, t->name.n);
-        bool norm = strcmp(name, "output_norm.weight") == 0, up = strcmp(name, "blk.0.ffn_up.weight") == 0;
-        gguf_write_tensor(w, name, t->dims, t->dim, norm ? 21 : up ? 77 : t->ggml_type, t->tensor.data, t->bytes);
-        free(name);
+    static const struct {
+        const char *stored, *name, *words;
+        int64_t rows;
+        char type;
+    } cases[] = { { "output_norm.weight", "model.norm.weight", "IQ3_S (21)", 1, 21 },
+                  { "blk.0.ffn_up.weight", "model.layers.0.mlp.up_proj.weight", "unknown type (77)", 8, 77 } };
+    for (int i = 0; i < 2; i++) {
+        char *path = test_path("type.gguf");
+        small_write_gguf(path, &small_minimal);
+        struct text all = checkpoint_bytes(path);
+        char *at = memmem(all.s, all.n, cases[i].stored, strlen(cases[i].stored));
+        assert_non_null(at);
+        at += strlen(cases[i].stored);
+        at[4 + *at * 8] = cases[i].type; // behind the number of dimensions and the dimensions
+        file_write_bytes(path, all.s, all.n);
+        struct model_config c;
+        assert_true(config_read(path, &c, &err));
+        struct weights *w = weights_open(&c, &err);
+        struct tensor to;
+        assert_ok(w != NULL && weights_get(w, "model.embed_tokens.weight", 270, 8, &to, &err), err);
+        assert_false(weights_get(w, cases[i].name, cases[i].rows, 8, &to, &err));
+        assert_error_mentions(&err, path, cases[i].words);
+        weights_hash(w);
+        weights_close(w);
+        config_free(&c);
+        free(all.s);
+        free(path);
     }
-    assert_true(gguf_write_end(w, &err));
-    gguf_close(g);
-    struct model_config c;
-    assert_true(config_read(path, &c, &err));
-    struct weights *weights = weights_open(&c, &err);
-    struct tensor to;
-    assert_true(weights_get(weights, "model.embed_tokens.weight", 270, 8, &to, &err));
-    assert_false(weights_get(weights, "model.norm.weight", 1, 8, &to, &err));
-    assert_error_mentions(&err, path, "IQ3_S (21)");
-    assert_false(weights_get(weights, "model.layers.0.mlp.up_proj.weight", 8, 8, &to, &err));
-    assert_error_mentions(&err, path, "unknown type (77)");
-    weights_hash(weights);
-    weights_close(weights);
-    config_free(&c);
-    free(path);
-    free(from);
 }
 
 // safetensors: a header as text, and a number of bytes of data.

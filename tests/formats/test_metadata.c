@@ -1,5 +1,6 @@
 // test_metadata.c - checkpoints that differ in one value of their metadata at a time: detects a reader that ignores a value, or
 // that takes a usual value for the stored one.
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,7 +11,7 @@
 #include "engine/engine.h"
 #include "models/tokenizers/chat_template.h"
 #include "models/config.h"
-#include "tests/formats/gguf_write.h"
+#include "tests/formats/gguf_edit.h"
 #include "models/tokenizers/tokenizer.h"
 #include "tests/support/check.h"
 #include "tests/support/checkpoint.h"
@@ -22,187 +23,94 @@ static struct error err;
 
 // ---- a GGUF file with replaced keys
 
-enum kind { END, DROP, U32, BOOL, TEXT };
-
-struct key {
-    const char *name;
-    enum kind kind;
-    int64_t number;
-    const char *text;
-};
-
-static bool is_replaced(const struct key *with, struct gguf_string name)
+// The configuration of a copy of the small file with these keys; the caller calls config_free().
+static struct model_config config_with(const char *values, ...) __attribute__((format(printf, 1, 2)));
+static struct model_config config_with(const char *values, ...)
 {
-    for (; with->kind != END; with++)
-        if (strlen(with->name) == name.n && memcmp(with->name, name.s, name.n) == 0)
-            return true;
-    return false;
-}
-
-// The configuration of a copy of file `good` with these keys; the caller calls config_free().
-static struct model_config config_of_gguf(const char *good, const struct key *with)
-{
-    char *path = test_path("with.gguf");
-    struct gguf *g = gguf_open(good, &err);
-    struct gguf_writer *w = gguf_write_begin(path, &err);
-    for (size_t k = 0; k < gguf_values(g); k++)
-        if (!is_replaced(with, gguf_value_at(g, k)->key))
-            gguf_write_copy(w, gguf_value_at(g, k));
-    for (; with->kind != END; with++)
-        if (with->kind == U32)
-            gguf_write_int(w, with->name, GGUF_U32, with->number);
-        else if (with->kind == BOOL)
-            gguf_write_bool(w, with->name, with->number != 0);
-        else if (with->kind == TEXT)
-            gguf_write_text(w, with->name, with->text);
-    for (size_t k = 0; k < gguf_tensors(g); k++) {
-        const struct gguf_tensor *t = gguf_tensor_at(g, k);
-        char *name = xstrndup(t->name.s, t->name.n);
-        gguf_write_tensor(w, name, t->dims, t->dim, t->ggml_type, t->tensor.data, t->bytes);
-        free(name);
-    }
-    assert_true(gguf_write_end(w, &err));
-    gguf_close(g);
+    char set[1000], *good = test_path("good.gguf"), *path = test_path("with.gguf");
+    va_list args;
+    va_start(args, values);
+    vsnprintf(set, sizeof(set), values, args);
+    va_end(args);
+    if (access(good, R_OK) != 0)
+        small_write_gguf(good, &small_minimal);
+    gguf_edit(good, path, set, NULL);
     struct model_config c;
     assert_ok(config_read(path, &c, &err), err);
+    free(good);
     free(path);
     return c;
-}
-
-static char *good_gguf(void)
-{
-    char *path = test_path("good.gguf");
-    if (access(path, R_OK) != 0)
-        small_write_gguf(path, &small_minimal);
-    return path;
 }
 
 // 2^32 - 1, which some converters write for "none"; for comparison 269, the last id of the vocabulary.
 static void an_id_of_32_ones_is_no_token(void **unused)
 {
-    static const char *const ends[] = { "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-                                        "tokenizer.ggml.eom_token_id" };
-    char *good = good_gguf();
-    for (int i = 0; i < 3; i++)
-        for (int none = 0; none < 2; none++) {
-            const struct key with[] = { { "tokenizer.ggml.eos_token_id", DROP, 0, NULL },
-                                        { ends[i], U32, none ? UINT32_MAX : 269, NULL },
-                                        { 0 } };
-            struct model_config c = config_of_gguf(good, i == 0 ? with + 1 : with);
+    static const char *const ends[] = { "eos", "eot", "eom" };
+    for (int none = 0; none < 2; none++) {
+        const unsigned id = none ? UINT32_MAX : 269;
+        struct model_config c;
+        for (int i = 0; i < 3; i++) {
+            c = config_with("{'tokenizer.ggml.%s': null, 'tokenizer.ggml.%s_token_id': %u}",
+                            i == 0 ? "none" : "eos_token_id", ends[i], id);
             if (!none)
                 assert_int_equal(c.end[0], 269);
             assert_int_equal(c.n_end, none ? 2 : 3); // <|endoftext|> and <|im_end|> by their names
             config_free(&c);
         }
-    for (int none = 0; none < 2; none++) {
-        const struct key with[] = { { "tokenizer.ggml.bos_token_id", U32, none ? UINT32_MAX : 269, NULL },
-                                    { "tokenizer.ggml.pre", TEXT, 0, "llama-bpe" },
-                                    { "tokenizer.ggml.add_bos_token", DROP, 0, NULL },
-                                    { 0 } };
-        struct model_config c = config_of_gguf(good, with);
+        c = config_with("{'tokenizer.ggml.bos_token_id': %u, 'tokenizer.ggml.pre': 'llama-bpe', "
+                        "'tokenizer.ggml.add_bos_token': null}",
+                        id);
         assert_int_equal(c.bos, none ? -1 : 269);
         assert_int_equal(c.add_bos, !none);
         config_free(&c);
     }
-    free(good);
 }
 
 // llama.cpp's defaults for files without add_bos_token (src/llama-vocab.cpp): SentencePiece models, and these kinds of BPE, put
 // bos first.
 static void without_add_bos_token_the_default_is_llama_cpps(void **unused)
 {
-    static const struct {
-        const char *model, *pre;
-        bool bos;
-    } kinds[] = {
-        { "llama", NULL, true },
-        { "llama", "default", true },
-        { "gpt2", NULL, false },
-        { "gpt2", "llama-bpe", true },
-        { "gpt2", "llama3", true },
-        { "gpt2", "llama-v3", true },
-        { "gpt2", "falcon3", true },
-        { "gpt2", "tekken", true },
-        { "gpt2", "falcon", false },
-        { "gpt2", "gpt-2", false },
-        { "gpt2", "gpt2", false },
-        { "gpt2", "mpt", false },
-        { "gpt2", "olmo", false },
-        { "gpt2", "jais", false },
-        { "gpt2", "smollm", false },
-        { "gpt2", "starcoder", false },
-        { "gpt2", "refact", false },
-        { "gpt2", "command-r", false },
-        { "gpt2", "codeshell", false },
-        { "gpt2", "exaone", false },
-        { "gpt2", "dbrx", false },
-        { "gpt2", "smaug-bpe", false },
-        { "gpt2", "qwen2", false },
-        { "gpt2", "stablelm2", false },
-        { "gpt2", "deepseek-r1-qwen", false },
-        { "gpt2", "megrez", false },
-    };
-    char *good = good_gguf();
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
-        for (int given = -1; given < 2; given++) { // missing, false, true
-            const struct key with[] = { { "tokenizer.ggml.model", TEXT, 0, kinds[i].model },
-                                        { "tokenizer.ggml.pre", kinds[i].pre != NULL ? TEXT : DROP, 0, kinds[i].pre },
-                                        { "tokenizer.ggml.add_bos_token", given < 0 ? DROP : BOOL, given, NULL },
-                                        { 0 } };
-            struct model_config c = config_of_gguf(good, with);
-            if (c.add_bos != (given < 0 ? kinds[i].bos : given))
-                fail_msg("%s, %s, add_bos_token %d: begins with bos: %d", kinds[i].model,
-                         kinds[i].pre != NULL ? kinds[i].pre : "no pre", given, c.add_bos);
+    static const char kinds[] =
+        "llama - 1, llama default 1, gpt2 - 0, gpt2 llama-bpe 1, gpt2 llama3 1, gpt2 llama-v3 1, gpt2 falcon3 1, gpt2 tekken 1, "
+        "gpt2 falcon 0, gpt2 gpt-2 0, gpt2 gpt2 0, gpt2 mpt 0, gpt2 olmo 0, gpt2 jais 0, gpt2 smollm 0, gpt2 starcoder 0, "
+        "gpt2 refact 0, gpt2 command-r 0, gpt2 codeshell 0, gpt2 exaone 0, gpt2 dbrx 0, gpt2 smaug-bpe 0, gpt2 qwen2 0, "
+        "gpt2 stablelm2 0, gpt2 deepseek-r1-qwen 0, gpt2 megrez 0";
+    static const char *const given[] = { "false", "true", "null" };
+    int n = 0;
+    for (const char *at = kinds; at != NULL; at = strchr(at + 1, ','), n++)
+        for (int i = 0; i < 3; i++) {
+            char model[16], pre[32], quoted[40];
+            int bos;
+            assert_int_equal(sscanf(at + (*at == ','), "%15s %31s %d", model, pre, &bos), 3);
+            snprintf(quoted, sizeof(quoted), *pre == '-' ? "null" : "'%s'", pre);
+            struct model_config c = config_with("{'tokenizer.ggml.model': '%s', 'tokenizer.ggml.pre': %s, "
+                                                "'tokenizer.ggml.add_bos_token': %s}",
+                                                model, quoted, given[i]);
+            if (c.add_bos != (i == 2 ? bos : i))
+                fail_msg("%s, %s, add_bos_token %s: begins with bos: %d", model, pre, given[i], c.add_bos);
             assert_int_equal(c.bos, SMALL_IM_START);
             config_free(&c);
         }
-    free(good);
+    assert_int_equal(n, 26);
 }
 
 static void each_key_that_names_a_token_is_read_from_gguf(void **unused)
 {
-    char *good = good_gguf();
     for (int id = 3; id < 270; id += 89) {
-        const struct key with[] = { { "tokenizer.ggml.bos_token_id", U32, id, NULL },
-                                    { "tokenizer.ggml.eos_token_id", U32, id + 1, NULL },
-                                    { "tokenizer.ggml.eot_token_id", U32, id + 2, NULL },
-                                    { "tokenizer.ggml.eom_token_id", U32, id == 270 - 3 ? 7 : id - 1, NULL },
-                                    { "tokenizer.chat_template", TEXT, 0, "another" },
-                                    { 0 } };
         const int expected[] = { id + 1, id + 2, id - 1, SMALL_ENDOFTEXT, SMALL_IM_END };
-        struct model_config c = config_of_gguf(good, with);
+        struct model_config c = config_with("{'tokenizer.ggml.bos_token_id': %d, 'tokenizer.ggml.eos_token_id': %d, "
+                                            "'tokenizer.ggml.eot_token_id': %d, 'tokenizer.ggml.eom_token_id': %d, "
+                                            "'tokenizer.chat_template': 'another'}",
+                                            id, id + 1, id + 2, id - 1);
         assert_int_equal(c.bos, id);
         assert_int_equal(c.n_end, id - 1 == SMALL_IM_END ? 4 : 5); // duplicate ids are not added
         assert_memory_equal(c.end, expected, (size_t)c.n_end * sizeof(int));
         assert_string_equal(c.chat_template, "another");
         config_free(&c);
     }
-    free(good);
 }
 
 // ---- a Hugging Face directory
-
-// Sets some keys of a JSON file of a directory.
-static void set_keys(const char *directory, const char *file, const char *keys)
-{
-    char *path = xformat("%s/%s", directory, file);
-    struct text was = checkpoint_bytes(path);
-    struct json *to = json_parse(was.s, was.n, file, &err), *with = json_parse(keys, strlen(keys), "keys", &err);
-    assert_non_null(to);
-    assert_non_null(with);
-    for (void *at = json_first(with); at != NULL; at = json_next(with, at)) {
-        char *value = json_write(json_value(at));
-        json_set(to, json_key(at), json_parse(value, strlen(value), "value", &err));
-        free(value);
-    }
-    char *text = json_write(to);
-    file_write_bytes(path, text, strlen(text));
-    json_free(to);
-    json_free(with);
-    free(text);
-    free(was.s);
-    free(path);
-}
 
 static struct model_config read_config(const char *directory)
 {
@@ -215,39 +123,46 @@ static struct model_config read_config(const char *directory)
 // token has precedence, and the end tokens of all files are added up.
 static void each_file_that_names_a_token_is_read_from_a_directory(void **unused)
 {
-    static const char *const files[] = { "generation_config.json", "tokenizer_config.json", "tokenizer.json" };
-    char *directory = test_path("named"), *path[3];
+    char *directory = test_path("named"), *config = test_path("named/config.json"),
+         *generation = test_path("named/generation_config.json"), *settings = test_path("named/tokenizer_config.json"),
+         *tokenizer = test_path("named/tokenizer.json"), *jinja = test_path("named/chat_template.jinja");
     small_write_hf(directory, &small_minimal);
-    for (int i = 0; i < 3; i++)
-        path[i] = xformat("%s/%s", directory, files[i]);
-    set_keys(directory, "config.json", "{\"bos_token_id\": 41, \"eos_token_id\": [42, 43]}");
-    file_write(path[0], "{\"bos_token_id\": 1, \"eos_token_id\": 44}");
-    file_write(path[1], "{\"bos_token\": \"<|endoftext|>\", \"eos_token\": \"<|im_start|>\", \"add_bos_token\": true}");
+    json_file_set(config, "{'bos_token_id': 41, 'eos_token_id': [42, 43]}");
+    file_write(generation, "{\"bos_token_id\": 1, \"eos_token_id\": [44, 43]}");
+    json_file_set(settings,
+                  "{'bos_token': '<|endoftext|>', 'eos_token': '<|im_start|>', 'add_bos_token': true, 'chat_template': "
+                  "[{'name': 'rag', 'template': 'no'}, {'name': 'default', 'template': 'yes'}]}");
     struct model_config c = read_config(directory);
-    static const int all[] = { 44, 42, 43, SMALL_IM_START, SMALL_ENDOFTEXT, SMALL_IM_END };
+    static const int all[] = { 44, 43, 42, SMALL_IM_START, SMALL_ENDOFTEXT, SMALL_IM_END };
     assert_int_equal(c.n_end, 6);
     assert_memory_equal(c.end, all, sizeof(all));
-    assert_true(c.add_bos && c.bos == SMALL_ENDOFTEXT && c.chat_template == NULL);
+    assert_true(c.add_bos && c.bos == SMALL_ENDOFTEXT);
+    assert_string_equal(c.chat_template, "yes");
     config_free(&c);
 
-    file_write(path[1], "{\"bos_token\": {\"content\": \"<|im_end|>\"}, \"add_bos_token\": false}");
+    file_write(settings, "{\"bos_token\": {\"content\": \"<|im_end|>\"}, \"add_bos_token\": false}");
     c = read_config(directory);
-    assert_true(!c.add_bos && c.bos == SMALL_IM_END && c.n_end == 5);
+    assert_true(!c.add_bos && c.bos == SMALL_IM_END && c.n_end == 5 && c.chat_template == NULL);
     config_free(&c);
 
-    unlink(path[1]);
-    unlink(path[2]);
+    unlink(settings);
+    unlink(tokenizer);
+    file_write(jinja, "newer");
     c = read_config(directory);
-    assert_true(!c.add_bos && c.bos == 41 && c.n_end == 3 && c.end[0] == 44 && c.end[1] == 42 && c.end[2] == 43);
+    assert_true(!c.add_bos && c.bos == 41 && c.n_end == 3 && c.end[0] == 44 && c.end[1] == 43 && c.end[2] == 42);
+    assert_string_equal(c.chat_template, "newer");
     config_free(&c);
 
-    unlink(path[0]);
-    set_keys(directory, "config.json", "{\"bos_token_id\": null, \"eos_token_id\": 269}");
+    unlink(generation);
+    json_file_set(config, "{'bos_token_id': null, 'eos_token_id': 269}");
     c = read_config(directory);
     assert_true(!c.add_bos && c.bos == -1 && c.n_end == 1 && c.end[0] == 269);
     config_free(&c);
-    for (int i = 0; i < 3; i++)
-        free(path[i]);
+    free(jinja);
+    free(tokenizer);
+    free(settings);
+    free(generation);
+    free(config);
     free(directory);
 }
 
@@ -255,36 +170,37 @@ static void each_file_that_names_a_token_is_read_from_a_directory(void **unused)
 // transformers 5.23 does so. Without such a template add_bos_token decides.
 static void a_template_of_the_tokenizer_sets_the_first_token(void **unused)
 {
-#define PIECE "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}"
-#define TOKEN "{\"SpecialToken\": {\"id\": \"<|im_end|>\", \"type_id\": 0}}"
-#define TEMPLATE(SINGLE) \
-    "{\"type\": \"TemplateProcessing\", \"single\": [" SINGLE "], \"pair\": [], \"special_tokens\": {}}"
-#define SEQUENCE(PROCESSORS) "{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\"}" PROCESSORS "]}"
+#define PIECE "{'Sequence': {'id': 'A', 'type_id': 0}}"
+#define TOKEN "{'SpecialToken': {'id': '<|im_end|>', 'type_id': 0}}"
+#define TEMPLATE(SINGLE) "{'type': 'TemplateProcessing', 'single': [" SINGLE "], 'pair': [], 'special_tokens': {}}"
+#define SEQUENCE(PROCESSORS) "{'type': 'Sequence', 'processors': [{'type': 'ByteLevel'}" PROCESSORS "]}"
+    static const char adds_bos[] = "{'add_bos_token': true}", no[] = "{'add_bos_token': false}";
     static const struct {
-        const char *post, *tokenizer;
+        const char *post, *settings;
         bool adds;
         int bos;
     } cases[] = {
         { "null", "{}", false, 41 },
-        { "null", "{\"add_bos_token\": true}", true, 41 },
+        { "null", adds_bos, true, 41 },
+        { "null", no, false, 41 },
         { TEMPLATE(TOKEN ", " PIECE), "{}", true, SMALL_IM_END },
-        { TEMPLATE(TOKEN ", " PIECE), "{\"bos_token\": \"<|endoftext|>\"}", true, SMALL_IM_END },
-        { TEMPLATE(TOKEN ", " PIECE), "{\"bos_token\": \"<|endoftext|>\", \"add_bos_token\": false}", true,
-          SMALL_IM_END },
-        { TEMPLATE(TOKEN ", " PIECE), "{\"add_bos_token\": true}", true, SMALL_IM_END },
-        { TEMPLATE(PIECE ", " TOKEN), "{\"add_bos_token\": true}", true, 41 },
-        { "null", "{\"add_bos_token\": false}", false, 41 },
+        { TEMPLATE(TOKEN ", " PIECE), "{'bos_token': '<|endoftext|>'}", true, SMALL_IM_END },
+        { TEMPLATE(TOKEN ", " PIECE), "{'bos_token': '<|endoftext|>', 'add_bos_token': false}", true, SMALL_IM_END },
+        { TEMPLATE(TOKEN ", " PIECE), adds_bos, true, SMALL_IM_END },
+        { TEMPLATE(PIECE ", " TOKEN), adds_bos, true, 41 },
         { TEMPLATE(PIECE ", " TOKEN), "{}", false, 41 },
         { SEQUENCE(", " TEMPLATE(TOKEN ", " PIECE)), "{}", true, SMALL_IM_END },
         { SEQUENCE(""), "{}", false, 41 },
     };
-    char *directory = test_path("template"), *tokenizer = xformat("%s/tokenizer_config.json", directory);
+    char *directory = test_path("template"), *config = test_path("template/config.json"),
+         *settings = test_path("template/tokenizer_config.json"), *tokenizer = test_path("template/tokenizer.json");
     small_write_hf(directory, &small_minimal);
-    set_keys(directory, "config.json", "{\"bos_token_id\": 41}");
+    json_file_set(config, "{'bos_token_id': 41}");
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        char *post = xformat("{\"post_processor\": %s}", cases[i].post);
-        set_keys(directory, "tokenizer.json", post);
-        file_write(tokenizer, cases[i].tokenizer);
+        char *post = xformat("{'post_processor': %s}", cases[i].post);
+        json_file_set(tokenizer, post);
+        file_write(settings, "{}");
+        json_file_set(settings, cases[i].settings);
         struct model_config c = read_config(directory);
         if (c.add_bos != cases[i].adds || c.bos != cases[i].bos)
             fail_msg("case %zu: begins with bos: %d, %d; not %d, %d", i, c.add_bos, c.bos, cases[i].adds, cases[i].bos);
@@ -292,6 +208,8 @@ static void a_template_of_the_tokenizer_sets_the_first_token(void **unused)
         free(post);
     }
     free(directory);
+    free(config);
+    free(settings);
     free(tokenizer);
 }
 
@@ -415,30 +333,25 @@ static void expect_target(const char *path, int first, const int32_t *ends, int 
 static void a_target_begins_and_ends_texts_as_its_checkpoint_says(void **unused)
 {
     static const int32_t ends[] = { 77, SMALL_IM_END, SMALL_ENDOFTEXT };
-    char *good = good_gguf(), *with = test_path("with.gguf"), *directory = test_path("begins");
-    char *tokenizer = xformat("%s/tokenizer_config.json", directory);
+    char *with = test_path("with.gguf"), *directory = test_path("begins"),
+         *settings = test_path("begins/tokenizer_config.json"),
+         *generation = test_path("begins/generation_config.json");
     small_write_hf(directory, &small_minimal);
+    file_write(generation, "{\"eos_token_id\": [77, 2]}");
     for (int adds = 0; adds < 2; adds++) {
-        const struct key keys[] = { { "tokenizer.ggml.bos_token_id", U32, SMALL_IM_END, NULL },
-                                    { "tokenizer.ggml.eos_token_id", U32, 77, NULL },
-                                    { "tokenizer.ggml.eot_token_id", U32, SMALL_IM_END, NULL },
-                                    { "tokenizer.ggml.add_bos_token", BOOL, adds, NULL },
-                                    { 0 } };
-        struct model_config c = config_of_gguf(good, keys);
+        struct model_config c = config_with("{'tokenizer.ggml.bos_token_id': %d, 'tokenizer.ggml.eos_token_id': 77, "
+                                            "'tokenizer.ggml.eot_token_id': %d, 'tokenizer.ggml.add_bos_token': %s}",
+                                            SMALL_IM_END, SMALL_IM_END, adds ? "true" : "false");
         config_free(&c);
         expect_target(with, adds ? SMALL_IM_END : -1, ends, 3);
-        char *settings = xformat("{\"bos_token\": \"<|im_end|>\", \"add_bos_token\": %s}", adds ? "true" : "false");
-        char *generation = xformat("%s/generation_config.json", directory);
-        file_write(tokenizer, settings);
-        file_write(generation, "{\"eos_token_id\": [77, 2]}");
+        file_write(settings, "{\"bos_token\": \"<|im_end|>\"}");
+        json_file_set(settings, adds ? "{'add_bos_token': true}" : "{'add_bos_token': false}");
         expect_target(directory, adds ? SMALL_IM_END : -1, ends, 3);
-        free(settings);
-        free(generation);
     }
-    free(good);
     free(with);
     free(directory);
-    free(tokenizer);
+    free(settings);
+    free(generation);
 }
 
 int main(void)

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "tests/formats/gguf_write.h"
+#include "tests/formats/gguf_edit.h"
 #include "kernels/backend.h"
 #include "models/model.h"
 #include "tests/formats/head_edit.h"
@@ -41,48 +41,17 @@ static void assert_refused(const char *path, const char *words)
     assert_error_mentions(&err, path, words);
 }
 
-// Copies a GGUF file with another number of blocks (0: its own) and, unless `tensor` is NULL, one more vector of f32.
-static void copy_gguf(const char *from, const char *to, int blocks, const char *tensor, uint64_t width)
-{
-    struct error err;
-    struct gguf *g = gguf_open(from, &err);
-    struct gguf_writer *w = gguf_write_begin(to, &err);
-    float *ones = xmalloc((size_t)width * sizeof(*ones));
-    for (uint64_t i = 0; i < width; i++)
-        ones[i] = 1;
-    for (size_t i = 0; i < gguf_values(g); i++)
-        if (blocks != 0 && gguf_value_at(g, i) == gguf_find(g, "llama.block_count"))
-            gguf_write_int(w, "llama.block_count", GGUF_U32, blocks);
-        else
-            gguf_write_copy(w, gguf_value_at(g, i));
-    char *names[64];
-    size_t n = gguf_tensors(g);
-    assert_true(n <= 64);
-    for (size_t i = 0; i < n; i++) {
-        const struct gguf_tensor *t = gguf_tensor_at(g, i);
-        names[i] = xstrndup(t->name.s, t->name.n);
-        gguf_write_tensor(w, names[i], t->dims, t->dim, t->ggml_type, t->tensor.data, t->bytes);
-    }
-    if (tensor != NULL)
-        gguf_write_tensor(w, tensor, 1, &width, type_facts[F32].ggml, ones, (size_t)width * sizeof(*ones));
-    assert_true(gguf_write_end(w, &err));
-    for (size_t i = 0; i < n; i++)
-        free(names[i]);
-    free(ones);
-    gguf_close(g);
-}
-
 static void a_gguf_file_with_more_layers_than_block_count_is_refused(void **unused)
 {
     char *whole = test_path("whole.gguf"), *file = test_path("fewer.gguf");
     small_write_gguf(whole, &small_default);
-    copy_gguf(whole, file, 3, NULL, 0);
+    gguf_edit(whole, file, "{'llama.block_count': 3}", NULL);
     assert_opens(file);
-    copy_gguf(whole, file, 2, NULL, 0);
+    gguf_edit(whole, file, "{'llama.block_count': 2}", NULL);
     assert_refused(file,
                    "fewer.gguf: llama.block_count is 2, but the file has tensors of 3 layers: blk.2.attn_norm.weight, "
                    "blk.2.ffn_down.weight, blk.2.ffn_gate.weight and 6 more would not be used");
-    copy_gguf(whole, file, 1, NULL, 0);
+    gguf_edit(whole, file, "{'llama.block_count': 1}", NULL);
     assert_refused(file, "llama.block_count is 1, but the file has tensors of 3 layers");
     free(whole);
     free(file);
@@ -90,25 +59,16 @@ static void a_gguf_file_with_more_layers_than_block_count_is_refused(void **unus
 
 static void a_gguf_file_with_a_tensor_that_its_architecture_does_not_have_is_refused(void **unused)
 {
-    static const struct {
-        const char *name;
-        uint64_t width;
-    } more[] = {
-        { "blk.1.attn_q_norm.weight", 16 },
-        { "blk.2.post_ffw_norm.weight", 64 },
-        { "blk.1.ffn_up.bias", 128 },
-        { "blk.1.attn_q.bias", 64 },
-        { "rope_factors_long.weight", 8 },
-        { "blk.0.attn_q.scale", 1 },
-        { "blk.2147483648.attn_q.weight", 64 },
-        { "output_norm.bias", 64 },
-        { "blk.0.attn_rot_embd.inv_freq_x", 8 },
-    };
+    static const char *const names[] = { "blk.1.attn_q_norm.weight", "blk.2.post_ffw_norm.weight",
+                                         "blk.1.ffn_up.bias",        "blk.1.attn_q.bias",
+                                         "rope_factors_long.weight", "blk.0.attn_q.scale",
+                                         "output_norm.bias",         "blk.2147483648.attn_q.weight" };
+    static const float ones[8] = { 1, 1, 1, 1, 1, 1, 1, 1 };
     char *whole = test_path("whole.gguf"), *file = test_path("more.gguf");
     small_write_gguf(whole, &small_default);
-    for (size_t i = 0; i < sizeof(more) / sizeof(*more); i++) {
-        char *words = xformat("more.gguf: tensor %s: not supported in architecture llama", more[i].name);
-        copy_gguf(whole, file, 0, more[i].name, more[i].width);
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        char *words = xformat("more.gguf: tensor %s: not supported in architecture llama", names[i]);
+        gguf_edit(whole, file, "{}", &(const struct gguf_vector){ names[i], 8, 0, ones, sizeof(ones) });
         assert_refused(file, words);
         free(words);
     }

@@ -92,3 +92,29 @@ struct json *golden_json(const char *name, ...)
     free(path);
     return golden;
 }
+
+struct json *json_of(const char *text)
+{
+    struct error err;
+    char *s = xstrdup(text);
+    for (char *at = s; (at = strchr(at, '\'')) != NULL;)
+        *at = '"';
+    struct json *j = json_parse(s, strlen(s), text, &err);
+    assert_ok(j != NULL, err);
+    free(s);
+    return j;
+}
+
+void json_file_set(const char *path, const char *members)
+{
+    struct error err;
+    struct json *j = json_read(path, &err), *with = json_of(members);
+    assert_ok(j != NULL, err);
+    for (void *at = json_first(with); at != NULL; at = json_next(with, at))
+        json_set(j, json_key(at), json_clone(json_value(at)));
+    char *text = json_write(j);
+    file_write(path, text);
+    free(text);
+    json_free(j);
+    json_free(with);
+}
