@@ -4,7 +4,7 @@
 # ---- packages
 
 needed=(gcc g++ libc6-dev cmake ninja-build pkg-config git ca-certificates libjansson-dev libyaml-dev libsqlite3-dev
-        libpcre2-dev libutf8proc-dev libxxhash-dev libgsl-dev zlib1g-dev librandom123-dev libcmocka-dev sqlite3 python3-jinja2)
+        libpcre2-dev libutf8proc-dev libxxhash-dev libboost-dev zlib1g-dev librandom123-dev libcmocka-dev sqlite3 python3-jinja2)
 
 install_packages() {             # install_packages NAME...: installs the missing ones
     local missing=() p installed

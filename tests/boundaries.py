@@ -5,7 +5,7 @@ step crosses the files that docs/architecture.md lists.
     tests/boundaries.py [BUILD]     BUILD: a build folder; default: build/release
 
 1. No files use each other's symbols, directly or through others: of such a circle, no file can be read before the others.
-2. What X.h declares is defined in X.c or X.cu, or in a file whose name is in X.h: who reads a declaration finds the definition.
+2. What X.h declares is defined in X.c, X.cpp or X.cu, or in a file whose name is in X.h: who reads a declaration finds the definition.
 3. The files that a step crosses are those of the paragraph "A step crosses .." of docs/architecture.md: calls are followed through the
    machine code from speclab_decoder_step on, and from the functions that it calls through tables (STEP).
 
@@ -31,7 +31,7 @@ STEP = {"engine/decode.c": "speclab_decoder_step", "drafters/ngram.c": "ngram_pr
 LEAVES = re.compile(r"core/|kernels/|sampling/(?:choose|\w+_loops)\.c")
 OTHER_STEPS = set("verifier_forget request_text request_free experts_forward sampling_row_stages".split())
 FOLDERS = "core sampling kernels models drafters verifier results engine experiments commands".split()
-SOURCE = re.compile(r"(?:^|/)((?:%s)/.*\.(?:c|cu))\.o$" % "|".join(FOLDERS))
+SOURCE = re.compile(r"(?:^|/)((?:%s)/.*\.(?:c|cpp|cu))\.o$" % "|".join(FOLDERS))
 
 
 def files_of_project():
@@ -210,7 +210,7 @@ def main():
         return 2
     build = sys.argv[1] if len(sys.argv) == 2 else os.path.join(HERE, "build/release")
     files = files_of_project()
-    sources = {f for f in files if f.endswith((".c", ".cu"))}
+    sources = {f for f in files if f.endswith((".c", ".cpp", ".cu"))}
     objects = objects_of(build, sources)
     if reason := unbuilt(sources, objects):
         print(f"boundaries: circles of calls were not checked: in {build} {reason}")

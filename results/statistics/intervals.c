@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "results/statistics/statistics.h"
+#include "results/statistics/distributions.h"
 
 enum {
     SUMS = 8,

@@ -6,7 +6,7 @@
 
 #include "core/memory.h"
 #include "verifier/exact/observer.h"
-#include "results/statistics/statistics.h"
+#include "results/statistics/distributions.h"
 #include "verifier/exact/verdict.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"

@@ -4,6 +4,7 @@
 
 #include "verifier/exact/evidence.h"
 #include "verifier/exact/verdict.h"
+#include "results/statistics/distributions.h"
 #include "results/statistics/statistics.h"
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "core/memory.h"
-#include "results/statistics/statistics.h"
+#include "results/statistics/distributions.h"
 #include "tests/support/numbers.h"
 
 enum { CLASSES = 3, MOST_STEPS = TURNS * LONGEST_TEXT }; // none, X and Y

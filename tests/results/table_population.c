@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "core/memory.h"
-#include "results/statistics/statistics.h"
+#include "results/statistics/distributions.h"
 #include "tests/exact/table_model.h"
 
 enum { CELLS = 2, CONTEXTS = TABLE_VOCAB * TABLE_VOCAB };

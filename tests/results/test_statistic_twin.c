@@ -10,6 +10,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "verifier/exact/verdict.h"
+#include "results/statistics/distributions.h"
 #include "results/statistics/statistics.h"
 #include "results/cost.h"
 #include "results/statistics/intervals.h"

@@ -6,7 +6,7 @@
 #include "core/memory.h"
 #include "core/splitmix.h"
 #include "results/statistics/intervals.h"
-#include "results/statistics/statistics.h"
+#include "results/statistics/distributions.h"
 #include "tests/support/check.h"
 
 static void near(double a, double b, double within)

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "verifier/exact/mass.h"
+#include "results/statistics/distributions.h"
 #include "results/statistics/statistics.h"
 
 const double evidence_stakes[STAKES] = { -1, -.3, -.1, -.03, -.01, .01, .03, .1, .3, 1 };

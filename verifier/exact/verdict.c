@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/memory.h"
+#include "results/statistics/distributions.h"
 #include "results/statistics/statistics.h"
 
 // ---- sample sizes, all by normal approximations
