@@ -106,37 +106,51 @@ static int tool_of(int argc, char **argv)
     return -1;
 }
 
-// In a checkout, build/CONFIGURATION/speclab hands such words to `run`, and elsewhere to the package if that started it
-// and so set SPECLAB_PYTHON. It does so once: SPECLAB_TOOL says that it has. words: those of the call, NULL behind
-// them.
+// Cuts the last part of a path off.
+static void go_up(char *path)
+{
+    char *slash = strrchr(path, '/');
+    *(slash != NULL ? slash : path) = '\0';
+}
+
+// In a checkout, build/CONFIGURATION/speclab hands such words to `run`. An installed program stands in the package, in
+// speclab/bin, and hands them to it, in the Python that started it (SPECLAB_PYTHON) or else python3. It does so once:
+// SPECLAB_TOOL says that it has. words: those of the call, NULL behind them.
 static void hand_over(char *const *words)
 {
-    char root[PATH_MAX], *python = getenv("SPECLAB_PYTHON");
-    const ssize_t n = readlink("/proc/self/exe", root, sizeof(root) - 1);
-    root[n > 0 ? n : 0] = '\0';
-    for (int up = 0; up < 3; up++) {
-        char *slash = strrchr(root, '/');
-        *(slash != NULL ? slash : root) = '\0';
+    char package[PATH_MAX], *python = getenv("SPECLAB_PYTHON"), *argv[MAX_WORDS];
+    const ssize_t n = readlink("/proc/self/exe", package, sizeof(package) - 1);
+    package[n > 0 ? n : 0] = '\0';
+    go_up(package);
+    go_up(package);
+    char *root = xformat("%s", package), *here = xformat("%s/words", package);
+    go_up(root);
+    char *script = xformat("%s/run", root), *there = xformat("%s/python/speclab/words", root);
+    int to = 0;
+    if (access(script, X_OK) == 0 && access(there, R_OK) == 0)
+        argv[to++] = script;
+    else if (python != NULL || access(here, R_OK) == 0) {
+        static char *const start[] = { "python3", "-P", "-B", "-m", "speclab" };
+        for (size_t i = 0; i < sizeof(start) / sizeof(start[0]); i++)
+            argv[to++] = i == 0 && python != NULL ? python : start[i];
+        const char *path = getenv("PYTHONPATH");
+        if (access(here, R_OK) == 0)
+            setenv("PYTHONPATH", path != NULL && *path != '\0' ? xformat("%s:%s", root, path) : root, 1);
     }
-    char *script = xformat("%s/run", root), *package = xformat("%s/python/speclab/words", root);
-    const bool checkout = access(script, X_OK) == 0 && access(package, R_OK) == 0;
-    char *argv[MAX_WORDS] = { script };
-    int to = 1;
-    if (!checkout) {
-        argv[0] = python;
-        argv[to++] = "-m";
-        argv[to++] = "speclab";
-    }
+    const bool found = to > 0;
     while (*words != NULL && to < MAX_WORDS - 1)
         argv[to++] = *words++;
-    if (getenv("SPECLAB_TOOL") == NULL && *words == NULL && argv[0] != NULL) {
+    argv[to] = NULL;
+    if (getenv("SPECLAB_TOOL") == NULL && *words == NULL && found) {
         setenv("SPECLAB_TOOL", "1", 1);
         signal(SIGPIPE, SIG_DFL);
         signal(SIGXFSZ, SIG_DFL);
         execvp(argv[0], argv);
     }
-    free(package);
+    free(there);
     free(script);
+    free(here);
+    free(root);
 }
 
 static char **given; // the words of the call

@@ -65,7 +65,7 @@ train() {                        # train FILE.yaml
     command -v dpkg-query >/dev/null && install_packages python3 python3-venv binutils
     set_up
     "$here/python/training/environment" make || exit $?
-    build release speclab speclab_program
+    build release speclab
     case $model in smollm2-135m-*) fetch_model "$model" || { say "train: skipped: there is no $model"; exit 77; } ;; esac
     PYTHONPATH=$here/python exec "$("$here/python/training/environment" path)/bin/python" -B -m training.pipeline "$1" \
         --speclab "$here/build/release/speclab"

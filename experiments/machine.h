@@ -43,10 +43,10 @@ double machine_mhz(void);
 // may denote several generations.
 char *machine_processor(void);
 
-// Returns "0.1.0", a static string.
+// Returns "0.2.0", a static string.
 const char *speclab_version(void);
 // Returns "48af27e08199". With uncommitted changes it is "48af27e08199+changes 0f3a9c2b71d4", where the second hash is
 // that of the program's file. A build other than the release build adds "+debug". The string is static.
 const char *speclab_revision(void);
-// Returns both: "0.1.0 (48af27e08199)", a static string.
+// Returns both: "0.2.0 (48af27e08199)", a static string.
 const char *program_version(void);

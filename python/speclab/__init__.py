@@ -4,7 +4,7 @@ The engine, its experiments, its database and its proofs are C; this package rea
 (docs/architecture.md).
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def open(path: str, experiment: str | None = None):

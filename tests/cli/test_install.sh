@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # test_install.sh - the program and the library as installed: `cmake --install` into a folder, examples/decode.c compiled against that by
-# pkg-config alone, and its text compared with `speclab generate`'s; the installed headers alone, and plugins in C and C++ compiled with them. test_install.sh SOURCE BUILD CFLAGS...
+# pkg-config alone, with the shared library and with the archive, and its text compared with `speclab generate`'s; words of the Python package and
+# a plugin in Python from there; the installed headers alone, and plugins in C and C++ compiled with them. test_install.sh SOURCE BUILD CFLAGS...
 set -euo pipefail
 source=$1 build=$2
 shift 2
@@ -21,14 +22,37 @@ for prefix in "$to/usr" "$to/moved/opt/speclab"; do
         [ "$found" = "${pair#*:}" ] || { echo "${pair%%:*}: expected ${pair#*:}, found $found"; exit 1; }
     done
 done
-# shellcheck disable=SC2046 # words
-cc -std=c11 -Wall -Wextra -Werror "$source/examples/decode.c" $(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs speclab) "$@" -o "$to/decode"
-
 "$build/write_small_model" "$to/small.gguf"
-"$to/decode" "$to/small.gguf" ngram:tokens=3 'red green red green' >"$to/example"
 "$to/usr/bin/speclab" generate "$to/small.gguf" --drafter ngram:tokens=3 'red green red green' >"$to/program" 2>/dev/null
-[ "$(head -n -1 "$to/example")" = "$(cat "$to/program")" ] || { echo "expected the text of speclab generate"; exit 1; }
-grep -qE '^[0-9]+ steps, [0-9]+ draft tokens, [0-9]+ accepted$' "$to/example" || { tail -n 1 "$to/example"; exit 1; }
+export PKG_CONFIG_PATH=$pc LD_LIBRARY_PATH=${pc%/*}
+for link in "$(pkg-config --libs speclab)" "${pc%/*}/libspeclab.a $(pkg-config --libs --static speclab | sed 's/-lspeclab//')"; do
+    # shellcheck disable=SC2046,SC2086 # words
+    cc -std=c11 -Wall -Wextra -Werror "$source/examples/decode.c" $(pkg-config --cflags speclab) $link "$@" -o "$to/decode"
+    "$to/decode" "$to/small.gguf" ngram:tokens=3 'red green red green' >"$to/example"
+    [ "$(head -n -1 "$to/example")" = "$(cat "$to/program")" ] || { echo "expected the text of speclab generate"; exit 1; }
+    grep -qE '^[0-9]+ steps, [0-9]+ draft tokens, [0-9]+ accepted$' "$to/example" || { tail -n 1 "$to/example"; exit 1; }
+done
+[ "$(nm -D --defined-only "${pc%/*}/libspeclab.so" | grep -cv ' speclab_')" = 0 ] || { echo "expected no symbol but speclab_*"; exit 1; }
+
+# Words of the Python package, and a plugin in Python, of an installation that was moved, without the checkout.
+cat >"$to/last.py" <<'END'
+import speclab
+
+class Last(speclab.Drafter):
+    "the last token again"
+    def propose(self, request, draft):
+        draft.add(request.tokens[-1])
+END
+(cd "$to/moved" && unset SPECLAB_PROGRAM SPECLAB_PYTHON SPECLAB_TOOL &&
+    opt/speclab/bin/speclab inspect "$to/small.gguf" | grep -q '^shape  *3 layers' &&
+    ! opt/speclab/bin/speclab report --db "$to/none.db" 2>"$to/error") || { echo "expected words of the package to be found"; exit 1; }
+[ "$(cat "$to/error")" = "speclab report: $to/none.db: no such database; \`speclab run FILE.yaml --db $to/none.db\` creates it" ] || { cat "$to/error"; exit 1; }
+python=$("$source/run" python -c 'import sys; print(sys.executable)' 2>/dev/null || true)
+if [ -n "$python" ] && ! ldd "$build/libspeclab_program.so" | grep -q 'lib[at]san'; then
+    (cd "$to/moved" && unset SPECLAB_PROGRAM SPECLAB_TOOL &&
+        SPECLAB_PYTHON=$python opt/speclab/bin/speclab generate "$to/small.gguf" --plugin "$to/last.py" --drafter last 'red green red green' 2>/dev/null) >"$to/drafted"
+    cmp "$to/drafted" "$to/program"
+fi
 
 # The installed headers by themselves: speclab.h, and what a plugin includes, in C and in C++.
 warnings=(-Wall -Wextra -pedantic -Werror)
