@@ -125,9 +125,9 @@ static void hand_over(char *const *words)
     go_up(package);
     char *root = xformat("%s", package), *here = xformat("%s/words", package);
     go_up(root);
-    char *script = xformat("%s/run", root), *there = xformat("%s/python/speclab/words", root);
+    char *script = xformat("%s/run", root), *of_checkout = xformat("%s/python/speclab/words", root);
     int to = 0;
-    if (access(script, X_OK) == 0 && access(there, R_OK) == 0)
+    if (access(script, X_OK) == 0 && access(of_checkout, R_OK) == 0)
         argv[to++] = script;
     else if (python != NULL || access(here, R_OK) == 0) {
         static char *const start[] = { "python3", "-P", "-B", "-m", "speclab" };
@@ -147,7 +147,7 @@ static void hand_over(char *const *words)
         signal(SIGXFSZ, SIG_DFL);
         execvp(argv[0], argv);
     }
-    free(there);
+    free(of_checkout);
     free(script);
     free(here);
     free(root);
