@@ -9,23 +9,16 @@
 #include "models/tokenizers/tokenizer.h"
 #include "models/tokenizers/readers.h"
 #include "tests/support/check.h"
+#include "tests/support/file_write.h"
 
 static struct error err;
 
-static struct json *parsed(const char *text)
-{
-    struct json *j = json_parse(text, strlen(text), "a test's JSON", &err);
-    assert_ok(j != NULL, err);
-    return j;
-}
-
 struct json *editable_json(void)
 {
-    struct json *j =
-        parsed("{\"version\": \"1.0\", \"added_tokens\": [], \"normalizer\": null,"
-               "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": true},"
-               "\"decoder\": {\"type\": \"ByteLevel\"},"
-               "\"model\": {\"type\": \"BPE\", \"merges\": [\"t h\", \"th e\", \"Ġ the\", \"a a\"]}}");
+    struct json *j = json_of("{'version': '1.0', 'added_tokens': [], 'normalizer': null,"
+                             "'pre_tokenizer': {'type': 'ByteLevel', 'add_prefix_space': false, 'use_regex': true},"
+                             "'decoder': {'type': 'ByteLevel'},"
+                             "'model': {'type': 'BPE', 'merges': ['t h', 'th e', 'Ġ the', 'a a']}}");
     struct json *vocab = json_new_object();
     for (int b = 0; b < 256; b++) {
         char letter[3] = "";
@@ -46,7 +39,7 @@ void editable_set(struct json *j, const char *path, const char *value)
         j = json_get(j, key);
         free(key);
     }
-    json_set(j, path, parsed(value));
+    json_set(j, path, json_of(value));
 }
 
 struct tokenizer *editable_tokenizer(struct json *j)

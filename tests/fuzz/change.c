@@ -22,6 +22,40 @@ size_t fuzz_below(size_t n)
     return (size_t)((z ^ z >> 31) % n);
 }
 
+// ---- words
+
+struct words {
+    const char *list;
+    size_t n;
+    const char *word[512];
+};
+
+static const struct words *words_of(const char *list)
+{
+    static struct words known[4];
+    struct words *w = known;
+    while (w->list != NULL && w->list != list)
+        insist(++w < known + 4);
+    if (w->list != NULL)
+        return w;
+    w->list = list;
+    for (char *at = xstrdup(list), *next; at != NULL; at = next) {
+        if ((next = strstr(at, "  ")) != NULL) {
+            *next = '\0';
+            next += 2;
+        }
+        insist(w->n < 512);
+        w->word[w->n++] = at;
+    }
+    return w;
+}
+
+const char *fuzz_word(const char *words)
+{
+    const struct words *w = words_of(words);
+    return w->word[fuzz_below(w->n)];
+}
+
 // ---- JSON: copied with one change
 
 enum what { REPLACE, REMOVE, DUPLICATE, RENAME, ANOTHER, TEXT, NUMBER, KINDS };
@@ -30,8 +64,7 @@ struct change {
     enum what what;
     size_t node, at;         // the value to change and the current one, in preorder; the root is 0
     const struct json *root; // source of replacement values
-    const char *const *word;
-    size_t words;
+    const char *words;
 };
 
 static size_t nodes(const struct json *j)
@@ -58,7 +91,7 @@ static const struct json *node_at(const struct json *j, size_t *n)
 
 static const char *some_word(const struct change *c)
 {
-    return c->words > 0 ? c->word[fuzz_below(c->words)] : "x";
+    return c->words != NULL ? fuzz_word(c->words) : "x";
 }
 
 static struct json *some_number(void)
@@ -195,17 +228,15 @@ static struct json *copy(const struct json *j, struct change *c)
                              : json_new_number(json_number(j));
 }
 
-static struct json *changed_json(const struct json *j, const char *const *words)
+static struct json *changed_json(const struct json *j, const char *words)
 {
-    struct change c = { .what = (enum what)fuzz_below(KINDS), .root = j, .word = words };
-    while (words != NULL && words[c.words] != NULL)
-        c.words++;
+    struct change c = { .what = (enum what)fuzz_below(KINDS), .root = j, .words = words };
     c.node = fuzz_below(nodes(j));
     return copy(j, &c);
 }
 
 // NULL: it is no JSON.
-static char *json_changed(const uint8_t *s, size_t n, const char *const *words)
+static char *json_changed(const uint8_t *s, size_t n, const char *words)
 {
     struct error err;
     struct json *j = json_parse((const char *)s, n, "input", &err);
@@ -223,7 +254,7 @@ static char *json_changed(const uint8_t *s, size_t n, const char *const *words)
 
 // ---- kinds of files. Each appends the changed file; false: it is not what it should be.
 
-static bool change_json(const struct fuzz_slice *s, const char *const *words, struct text *to)
+static bool change_json(const struct fuzz_slice *s, const char *words, struct text *to)
 {
     char *text = json_changed(s->at, s->n, words);
     if (text != NULL)
@@ -233,7 +264,7 @@ static bool change_json(const struct fuzz_slice *s, const char *const *words, st
 }
 
 // Mutates one line as JSON; or removes or duplicates a line.
-static bool change_lines(const struct fuzz_slice *s, const char *const *words, struct text *to)
+static bool change_lines(const struct fuzz_slice *s, const char *words, struct text *to)
 {
     size_t lines = 0, at = 0;
     for (size_t i = 0; i < s->n; i++)
@@ -262,10 +293,10 @@ static bool is_word_character(uint8_t c)
 }
 
 // Replaces a word by another one of the text or of the list; or removes, duplicates or moves a line.
-static bool change_words(const struct fuzz_slice *s, const char *const *words, struct text *to)
+static bool change_words(const struct fuzz_slice *s, const char *words, struct text *to)
 {
     struct fuzz_slice word[512], line[512];
-    size_t n = 0, lines = 0, known = 0, begin = 0;
+    size_t n = 0, lines = 0, begin = 0;
     for (size_t i = 0, from = 0; i <= s->n; i++) {
         const bool in = i < s->n && s->at[i] != '\0' && is_word_character(s->at[i]);
         if (!in && from < i && n < 512)
@@ -277,14 +308,13 @@ static bool change_words(const struct fuzz_slice *s, const char *const *words, s
             begin = i + 1;
         }
     }
-    while (words != NULL && words[known] != NULL)
-        known++;
+    const struct words *known = words_of(words);
     if (n == 0 || lines == 512)
         return false;
     if (fuzz_below(3) > 0) {
         const struct fuzz_slice *old = &word[fuzz_below(n)];
-        const size_t which = fuzz_below(n + 2 * known);
-        const char *new = which < n ? (const char *)word[which].at : words[(which - n) / 2];
+        const size_t which = fuzz_below(n + 2 * known->n);
+        const char *new = which < n ? (const char *)word[which].at : known->word[(which - n) / 2];
         text_add(to, (const char *)s->at, (size_t)(old->at - s->at));
         text_add(to, new, which < n ? word[which].n : strlen(new));
         text_add(to, (const char *)old->at + old->n, s->n - (size_t)(old->at + old->n - s->at));
@@ -342,7 +372,7 @@ static size_t lay_out(struct json *header, size_t max_size)
     return at;
 }
 
-static bool change_safetensors(const struct fuzz_slice *s, const char *const *words, size_t max_size, struct text *to)
+static bool change_safetensors(const struct fuzz_slice *s, const char *words, size_t max_size, struct text *to)
 {
     uint64_t length = 0;
     if (s->n >= 8)
@@ -373,7 +403,7 @@ static bool change_safetensors(const struct fuzz_slice *s, const char *const *wo
 }
 
 size_t fuzz_change(uint8_t *data, size_t n, size_t max_size, unsigned seed, const struct fuzz_file *file,
-                   const char *const *words)
+                   const char *words)
 {
     struct fuzz_slice slice[FUZZ_FILES];
     struct text to = { 0 };

@@ -6,7 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/error.h"
 #include "core/memory.h"
+#include "core/utf8.h"
+#include "models/tokenizers/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 #include "core/files/mapped.h"
 
@@ -101,6 +104,26 @@ void fuzz_write_files(const uint8_t *input, size_t n, const struct fuzz_file *fi
     fuzz_split(input, n, slice, files);
     for (int i = 0; i < files; i++)
         fuzz_write(file[i].name, slice[i].at, slice[i].n);
+}
+
+void fuzz_tokenize(const struct tokenizer *t, const char *text, size_t n, bool special)
+{
+    struct error err;
+    struct ids ids = { 0 };
+    struct decoding held = { 0 };
+    struct text out = { 0 };
+    const bool ok = tokenizer_encode(t, text, n, special, &ids, &err);
+    insist(ok ? utf8_valid(text, n) == n : ids.n == 0 && err.text[0] != '\0');
+    for (size_t i = 0; i < ids.n; i++) {
+        size_t length;
+        insist(ids.id[i] >= 0 && ids.id[i] < tokenizer_size(t) && tokenizer_token(t, ids.id[i], &length) != NULL);
+        tokenizer_decode(t, &ids.id[i], 1, true, &held, &out);
+        insist(held.n <= 3);
+    }
+    tokenizer_decode_end(&held, &out);
+    insist(out.n == 0 || utf8_valid(out.s, out.n) == out.n);
+    free(out.s);
+    free(ids.id);
 }
 
 // ---- wrappers of file_map and file_unmap: a mapping ends at a page, a copy at its last byte, so that ASan sees overreads

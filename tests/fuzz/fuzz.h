@@ -24,6 +24,10 @@ void fuzz_write(const char *name, const void *bytes, size_t n); // n = 0: remove
 char *fuzz_seed_path(const char *program, const char *name);
 uint8_t *fuzz_read(const char *path, size_t *n); // a whole file; free() it
 
+// Encodes a text and decodes its ids one by one: they are in range, and what comes back is UTF-8.
+struct tokenizer;
+void fuzz_tokenize(const struct tokenizer *t, const char *text, size_t n, bool special);
+
 enum fuzz_kind { FUZZ_TEXT, FUZZ_WORDS, FUZZ_JSON, FUZZ_JSON_LINES, FUZZ_SAFETENSORS, FUZZ_BYTES };
 
 struct fuzz_file {
@@ -46,9 +50,15 @@ size_t fuzz_below(size_t n); // 0 .. n - 1
 
 // Mutates one of the files according to its kind: of JSON, a value is replaced, removed, duplicated, renamed or replaced
 // by another value of the file; likewise of a safetensors header, with its length corrected; of FUZZ_WORDS, a word or a
-// line. words: keys and texts to use, NULL-terminated.
+// line. words: keys and texts to use, two spaces between them.
 size_t fuzz_change(uint8_t *data, size_t n, size_t max_size, unsigned seed, const struct fuzz_file *file,
-                   const char *const *words);
+                   const char *words);
+const char *fuzz_word(const char *words); // one of them
+#define FUZZ_MUTATOR(files, words) \
+    size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max_size, unsigned seed) \
+    { \
+        return fuzz_change(data, n, max_size, seed, files, words); \
+    }
 
 // A row that write_seeds stores in its database and fuzz_database looks up.
 #define FUZZ_EXACT_ROW \

@@ -15,16 +15,10 @@ static const struct fuzz_file files[] = {
     { "format", FUZZ_WORDS }, { "template", FUZZ_WORDS }, { "first", FUZZ_TEXT },
     { "second", FUZZ_TEXT },  { NULL, FUZZ_TEXT },
 };
-static const char *const words[] = { "auto",
-                                     "none",
-                                     "chatml",
-                                     "<|im_start|>",
-                                     "<|im_end|>",
-                                     "You are a helpful assistant.",
-                                     "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
-                                     "'You are a helpful assistant.'",
-                                     "\\nYou are a helpful assistant.<|im_end|>",
-                                     NULL };
+static const char words[] =
+    "auto  none  chatml  <|im_start|>  <|im_end|>  You are a helpful assistant.  "
+    "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.  'You are a helpful assistant.'  "
+    "\\nYou are a helpful assistant.<|im_end|>";
 
 static size_t times(const char *s, const char *of)
 {
@@ -77,7 +71,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     return 0;
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max_size, unsigned seed)
-{
-    return fuzz_change(data, n, max_size, seed, files, words);
-}
+FUZZ_MUTATOR(files, words)

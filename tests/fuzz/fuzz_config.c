@@ -19,89 +19,19 @@ static const struct fuzz_file files[] = {
     { "chat_template.jinja", FUZZ_TEXT },   { "special_tokens_map.json", FUZZ_JSON },
     { "added_tokens.json", FUZZ_JSON },     { NULL, FUZZ_TEXT },
 };
-static const char *const words[] = { "llama",
-                                     "linear",
-                                     "llama3",
-                                     "default",
-                                     "yarn",
-                                     "rope_scaling",
-                                     "rope_parameters",
-                                     "rope_type",
-                                     "type",
-                                     "factor",
-                                     "low_freq_factor",
-                                     "high_freq_factor",
-                                     "original_max_position_embeddings",
-                                     "partial_rotary_factor",
-                                     "rope_theta",
-                                     "quantization_config",
-                                     "quant_method",
-                                     "fp8",
-                                     "e4m3",
-                                     "dynamic",
-                                     "weight_block_size",
-                                     "compressed-tensors",
-                                     "float-quantized",
-                                     "config_groups",
-                                     "weights",
-                                     "num_bits",
-                                     "strategy",
-                                     "sliding_attention",
-                                     "full_attention",
-                                     "layer_types",
-                                     "head_dim",
-                                     "num_key_value_heads",
-                                     "num_attention_heads",
-                                     "hidden_size",
-                                     "hidden_act",
-                                     "sliding_window",
-                                     "mlp_bias",
-                                     "attention_bias",
-                                     "tie_word_embeddings",
-                                     "rms_norm_eps",
-                                     "text_config",
-                                     "longrope",
-                                     "long_factor",
-                                     "llama_4_scaling_beta",
-                                     "no_rope_layers",
-                                     "use_sliding_window",
-                                     "max_window_layers",
-                                     "sliding_window_pattern",
-                                     "rope_local_base_freq",
-                                     "num_experts",
-                                     "num_experts_per_tok",
-                                     "mlp_only_layers",
-                                     "query_pre_attn_scalar",
-                                     "model_type",
-                                     "architectures",
-                                     "LlamaForCausalLM",
-                                     "MedusaModelLlama",
-                                     "eos_token_id",
-                                     "bos_token_id",
-                                     "eos_token",
-                                     "bos_token",
-                                     "add_bos_token",
-                                     "content",
-                                     "added_tokens_decoder",
-                                     "extra_special_tokens",
-                                     "additional_special_tokens",
-                                     "pad_token",
-                                     "added_tokens",
-                                     "id",
-                                     "post_processor",
-                                     "processors",
-                                     "TemplateProcessing",
-                                     "single",
-                                     "SpecialToken",
-                                     "chat_template",
-                                     "template",
-                                     "name",
-                                     "speclab_inflated_from",
-                                     "speclab_quantised_from",
-                                     "<|im_end|>",
-                                     "<|endoftext|>",
-                                     "<s>",
-                                     NULL };
+static const char words[] =
+    "llama  linear  llama3  default  yarn  rope_scaling  rope_parameters  rope_type  type  factor  low_freq_factor  "
+    "high_freq_factor  original_max_position_embeddings  partial_rotary_factor  rope_theta  quantization_config  "
+    "quant_method  fp8  e4m3  dynamic  weight_block_size  compressed-tensors  float-quantized  config_groups  "
+    "weights  num_bits  strategy  sliding_attention  full_attention  layer_types  head_dim  num_key_value_heads  "
+    "num_attention_heads  hidden_size  hidden_act  sliding_window  mlp_bias  attention_bias  tie_word_embeddings  "
+    "rms_norm_eps  text_config  longrope  long_factor  llama_4_scaling_beta  no_rope_layers  use_sliding_window  "
+    "max_window_layers  sliding_window_pattern  rope_local_base_freq  num_experts  num_experts_per_tok  "
+    "mlp_only_layers  query_pre_attn_scalar  model_type  architectures  LlamaForCausalLM  MedusaModelLlama  "
+    "eos_token_id  bos_token_id  eos_token  bos_token  add_bos_token  content  added_tokens_decoder  "
+    "extra_special_tokens  additional_special_tokens  pad_token  added_tokens  id  post_processor  processors  "
+    "TemplateProcessing  single  SpecialToken  chat_template  template  name  speclab_inflated_from  "
+    "speclab_quantised_from  <|im_end|>  <|endoftext|>  <s>";
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
 {
@@ -128,7 +58,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     return 0;
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max_size, unsigned seed)
-{
-    return fuzz_change(data, n, max_size, seed, files, words);
-}
+FUZZ_MUTATOR(files, words)

@@ -20,118 +20,34 @@
 #include "verifier/rules/rule.h"
 
 static const struct fuzz_file files[] = { { "x.yaml", FUZZ_WORDS }, { "tree.json", FUZZ_JSON }, { NULL, FUZZ_TEXT } };
-static const char *const fixed_words[] = { "name",
-                                           "target",
-                                           "threads",
-                                           "prompts",
-                                           "limits",
-                                           "seed",
-                                           "repeat",
-                                           "record",
-                                           "cells",
-                                           "model",
-                                           "cpu",
-                                           "cuda",
-                                           "activations",
-                                           "cache",
-                                           "f32",
-                                           "bf16",
-                                           "int8",
-                                           "q8_0",
-                                           "default",
-                                           "file",
-                                           "limit",
-                                           "per_category",
-                                           "chat",
-                                           "auto",
-                                           "none",
-                                           "chatml",
-                                           "new_tokens",
-                                           "context",
-                                           "ignore_end",
-                                           "stop",
-                                           "trials",
-                                           "expected",
-                                           "rows",
-                                           "full",
-                                           "sampling",
-                                           "batch",
-                                           "rule",
-                                           "drafter",
-                                           "kind",
-                                           "typical_p",
-                                           "repetition",
-                                           "frequency",
-                                           "presence",
-                                           "order",
-                                           "sampled",
-                                           "greedy",
-                                           "coupled",
-                                           "tree.json",
-                                           "tree.txt",
-                                           "mc_sim_7b_63",
-                                           "eagle_25",
-                                           "true",
-                                           "false",
-                                           "null",
-                                           "0",
-                                           "1",
-                                           "-1",
-                                           "2147483648",
-                                           "1e999",
-                                           "nan",
-                                           "0.5",
-                                           "{}",
-                                           "[]",
-                                           "[[0], [0, 0], [1]]",
-                                           "\"\\x7F\"",
-                                           "\"\\N\"",
-                                           "\"a\\L\"",
-                                           "\"\"",
-                                           "{11: -2.5, 198: 1}",
-                                           "&a",
-                                           "*a",
-                                           "<<: 1",
-                                           "<<: *a",
-                                           "x-a",
-                                           "any",
-                                           "from",
-                                           "to",
-                                           "step",
-                                           "factor",
-                                           "zip",
-                                           "exclude",
-                                           "checkpoint",
-                                           "!!int 1",
-                                           "--- ",
-                                           "? a",
-                                           "|\n  a",
-                                           "prompts.jsonl",
-                                           "target.gguf",
-                                           "\t",
-                                           "\xC3\xA4" };
-static const char
-    *words[512]; // these, and the names of drafters, rules and stages and of their options; ends with NULL
+static const char fixed_words[] =
+    "name  target  threads  prompts  limits  seed  repeat  record  cells  model  cpu  cuda  activations  cache  f32  "
+    "bf16  int8  q8_0  default  file  limit  per_category  chat  auto  none  chatml  new_tokens  context  "
+    "ignore_end  stop  trials  expected  rows  full  sampling  batch  rule  drafter  kind  typical_p  repetition  "
+    "frequency  presence  order  sampled  greedy  coupled  tree.json  tree.txt  mc_sim_7b_63  eagle_25  true  false  "
+    "null  0  1  -1  2147483648  1e999  nan  0.5  {}  []  [[0], [0, 0], [1]]  \"\\x7F\"  \"\\N\"  \"a\\L\"  \"\"  "
+    "{11: -2.5, 198: 1}  &a  *a  <<: 1  <<: *a  x-a  any  from  to  step  factor  zip  exclude  checkpoint  !!int 1  "
+    "--- x  ? a  |\n a  prompts.jsonl  target.gguf  \t  \xC3\xA4";
+static const char *words; // these, and the names of drafters, rules and stages and of their options
 
-static void add_names(int *n, const char *name, const struct option *options)
+static void add_names(struct text *to, const char *name, const struct option *options)
 {
-    insist((size_t)*n + 32 < sizeof(words) / sizeof(*words));
-    words[(*n)++] = name;
+    text_printf(to, "  %s", name);
     for (; options != NULL && options->name != NULL; options++)
-        words[(*n)++] = options->name;
+        text_printf(to, "  %s", options->name);
 }
 
 static void add_words(void)
 {
-    int n = 0;
-    for (; (size_t)n < sizeof(fixed_words) / sizeof(*fixed_words); n++)
-        words[n] = fixed_words[n];
+    struct text all = { 0 };
+    text_puts(&all, fixed_words);
     for (int i = 0; drafter_types[i] != NULL; i++)
-        add_names(&n, drafter_types[i]->name, drafter_types[i]->options);
+        add_names(&all, drafter_types[i]->name, drafter_types[i]->options);
     for (int i = 0; rules[i] != NULL; i++)
-        add_names(&n, rules[i]->name, rules[i]->options);
+        add_names(&all, rules[i]->name, rules[i]->options);
     for (int i = 0; stages[i] != NULL; i++)
-        add_names(&n, stages[i]->name, NULL);
+        add_names(&all, stages[i]->name, NULL);
+    words = all.s;
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
@@ -258,7 +174,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     return 0;
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max_size, unsigned seed)
-{
-    return fuzz_change(data, n, max_size, seed, files, words);
-}
+FUZZ_MUTATOR(files, words)

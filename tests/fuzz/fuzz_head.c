@@ -19,69 +19,16 @@
 static const struct fuzz_file files[] = { { "config.json", FUZZ_JSON },
                                           { "model.safetensors", FUZZ_SAFETENSORS },
                                           { NULL, FUZZ_TEXT } };
-static const char *const words[] = { "speculators_model_type",
-                                     "eagle",
-                                     "eagle3",
-                                     "medusa",
-                                     "dflash_config",
-                                     "transformer_layer_config",
-                                     "eagle_config",
-                                     "eagle_aux_hidden_state_layer_ids",
-                                     "norm_before_residual",
-                                     "norm_before_fc",
-                                     "fc_norm",
-                                     "norm_output",
-                                     "draft_vocab_size",
-                                     "bias",
-                                     "fusion_bias",
-                                     "qkv_bias",
-                                     "model_type",
-                                     "llama",
-                                     "num_hidden_layers",
-                                     "hidden_size",
-                                     "medusa_num_heads",
-                                     "medusa_num_layers",
-                                     "rope_scaling",
-                                     "rope_parameters",
-                                     "rope_type",
-                                     "linear",
-                                     "llama3",
-                                     "factor",
-                                     "low_freq_factor",
-                                     "high_freq_factor",
-                                     "original_max_position_embeddings",
-                                     "rope_theta",
-                                     "partial_rotary_factor",
-                                     "layer_types",
-                                     "full_attention",
-                                     "head_dim",
-                                     "attention_bias",
-                                     "shape",
-                                     "dtype",
-                                     "data_offsets",
-                                     "0.0.linear.weight",
-                                     "0.0.linear.bias",
-                                     "0.1.weight",
-                                     "blocks.0.layers.0.weight",
-                                     "lm_heads.0.weight",
-                                     "token_map",
-                                     "fc.weight",
-                                     "fc.bias",
-                                     "layers.0.hidden_norm.weight",
-                                     "layers.0.self_attn.q_proj.weight",
-                                     "midlayer.hidden_norm.weight",
-                                     "d2t",
-                                     "t2d",
-                                     "lm_head.weight",
-                                     "norm.weight",
-                                     "embed_tokens.weight",
-                                     "fc_norm.0.weight",
-                                     "F32",
-                                     "F16",
-                                     "BF16",
-                                     "I64",
-                                     "BOOL",
-                                     NULL };
+static const char words[] =
+    "speculators_model_type  eagle  eagle3  medusa  dflash_config  transformer_layer_config  eagle_config  "
+    "eagle_aux_hidden_state_layer_ids  norm_before_residual  norm_before_fc  fc_norm  norm_output  draft_vocab_size  "
+    "bias  fusion_bias  qkv_bias  model_type  llama  num_hidden_layers  hidden_size  medusa_num_heads  "
+    "medusa_num_layers  rope_scaling  rope_parameters  rope_type  linear  llama3  factor  low_freq_factor  "
+    "high_freq_factor  original_max_position_embeddings  rope_theta  partial_rotary_factor  layer_types  "
+    "full_attention  head_dim  attention_bias  shape  dtype  data_offsets  0.0.linear.weight  0.0.linear.bias  "
+    "0.1.weight  blocks.0.layers.0.weight  lm_heads.0.weight  token_map  fc.weight  fc.bias  "
+    "layers.0.hidden_norm.weight  layers.0.self_attn.q_proj.weight  midlayer.hidden_norm.weight  d2t  t2d  "
+    "lm_head.weight  norm.weight  embed_tokens.weight  fc_norm.0.weight  F32  F16  BF16  I64  BOOL";
 
 // The targets of the heads that write_heads.c writes, and one with too few layers for three taps.
 static const struct model_shape targets[] = {
@@ -179,7 +126,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     return 0;
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max_size, unsigned seed)
-{
-    return fuzz_change(data, n, max_size, seed, files, words);
-}
+FUZZ_MUTATOR(files, words)

@@ -14,10 +14,9 @@
 #include "models/tokenizers/tokenizer.h"
 
 static const struct fuzz_file files[] = { { "prompts.jsonl", FUZZ_JSON_LINES }, { NULL, FUZZ_TEXT } };
-static const char *const words[] = { "turns",   "messages",  "input_ids", "prompt",    "question",    "role",
-                                     "content", "system",    "user",      "assistant", "question_id", "id",
-                                     "task_id", "category",  "answer",    "reference", "entry_point", "ids",
-                                     "text",    "loss_mask", "\xC3\xA4",  NULL };
+static const char words[] =
+    "turns  messages  input_ids  prompt  question  role  content  system  user  assistant  question_id  id  task_id  "
+    "category  answer  reference  entry_point  ids  text  loss_mask  \xC3\xA4";
 
 static void check(const struct prompts *p)
 {
@@ -159,7 +158,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     return 0;
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max_size, unsigned seed)
-{
-    return fuzz_change(data, n, max_size, seed, files, words);
-}
+FUZZ_MUTATOR(files, words)

@@ -18,33 +18,9 @@
 static const struct fuzz_file files[] = { { "model.safetensors.index.json", FUZZ_JSON },
                                           { "one.safetensors", FUZZ_SAFETENSORS },
                                           { NULL, FUZZ_TEXT } };
-static const char *const words[] = { "weight_map",
-                                     "__metadata__",
-                                     "dtype",
-                                     "shape",
-                                     "data_offsets",
-                                     "one.safetensors",
-                                     "two.safetensors",
-                                     "three.safetensors",
-                                     "../one.safetensors",
-                                     ".",
-                                     "a",
-                                     "b",
-                                     "c",
-                                     "d",
-                                     "F64",
-                                     "F32",
-                                     "F16",
-                                     "BF16",
-                                     "I64",
-                                     "I32",
-                                     "U8",
-                                     "BOOL",
-                                     "F4",
-                                     "F6_E2M3",
-                                     "F8_E5M2",
-                                     "C64",
-                                     NULL };
+static const char words[] =
+    "weight_map  __metadata__  dtype  shape  data_offsets  one.safetensors  two.safetensors  three.safetensors  "
+    "../one.safetensors  .  a  b  c  d  F64  F32  F16  BF16  I64  I32  U8  BOOL  F4  F6_E2M3  F8_E5M2  C64";
 
 // Any tensor as the experts of a layer: their matrices lie one after the other in it.
 static void use_as_experts(struct safetensor t)
@@ -124,7 +100,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     return 0;
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max_size, unsigned seed)
-{
-    return fuzz_change(data, n, max_size, seed, files, words);
-}
+FUZZ_MUTATOR(files, words)

@@ -3,9 +3,6 @@
 //
 // reader: models/tokenizers/tokenizer_json.c models/tokenizers/tokenizer.c models/tokenizers/tokenizer_open.c models/tokenizers/readers.c models/tokenizers/added_tokens.c models/tokenizers/vocabulary.c
 // reader: models/tokenizers/bpe.c models/tokenizers/pretokenize.c models/tokenizers/pattern.c models/tokenizers/normal_form.c core/utf8.c
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,98 +11,17 @@
 #include "tests/fuzz/fuzz.h"
 #include "models/tokenizers/tokenizer.h"
 #include "models/tokenizers/readers.h"
-#include "core/utf8.h"
 
 static const struct fuzz_file files[] = { { "tokenizer.json", FUZZ_JSON }, { "text", FUZZ_TEXT }, { NULL, FUZZ_TEXT } };
-static const char *const words[] = { "BPE",
-                                     "ByteFallback",
-                                     "ByteLevel",
-                                     "Digits",
-                                     "Fuse",
-                                     "Isolated",
-                                     "MergedWithPrevious",
-                                     "Metaspace",
-                                     "NFC",
-                                     "NFKC",
-                                     "Precompiled",
-                                     "Prepend",
-                                     "Punctuation",
-                                     "Regex",
-                                     "Removed",
-                                     "Replace",
-                                     "Sequence",
-                                     "Split",
-                                     "String",
-                                     "Strip",
-                                     "Unigram",
-                                     "Whitespace",
-                                     "add_prefix_space",
-                                     "added_tokens",
-                                     "behavior",
-                                     "byte_fallback",
-                                     "content",
-                                     "continuing_subword_prefix",
-                                     "decoder",
-                                     "decoders",
-                                     "dropout",
-                                     "end_of_word_suffix",
-                                     "fuse_unk",
-                                     "id",
-                                     "ignore_merges",
-                                     "individual_digits",
-                                     "invert",
-                                     "lstrip",
-                                     "merges",
-                                     "model",
-                                     "normalized",
-                                     "normalizer",
-                                     "normalizers",
-                                     "pattern",
-                                     "precompiled_charsmap",
-                                     "prepend_scheme",
-                                     "pre_tokenizer",
-                                     "pretokenizers",
-                                     "rstrip",
-                                     "single_word",
-                                     "special",
-                                     "type",
-                                     "unk_id",
-                                     "unk_token",
-                                     "use_regex",
-                                     "vocab",
-                                     "(?i:'s|'t)|\\p{L}+|\\s+(?!\\S)",
-                                     "[^\\s\\p{N}]{1,3}",
-                                     "[a-z&&[^b]]",
-                                     "(?<=x)y*",
-                                     "\\h|(a)\\1",
-                                     "\\p{Nd}",
-                                     "a b",
-                                     "#version: 0.2",
-                                     "a\xCC\x88",
-                                     NULL };
-
-static void use(const struct tokenizer *t, const char *text, size_t n)
-{
-    struct error err;
-    insist(tokenizer_same(t, t, &err));
-    for (int special = 0; special < 2; special++) {
-        struct ids ids = { 0 };
-        struct decoding hold = { 0 };
-        struct text out = { 0 };
-        bool ok = tokenizer_encode(t, text, n, special != 0, &ids, &err);
-        insist(ok ? utf8_valid(text, n) == n : ids.n == 0);
-        for (size_t i = 0; i < ids.n; i++) {
-            size_t length;
-            insist(ids.id[i] >= 0 && ids.id[i] < tokenizer_size(t) && tokenizer_token(t, ids.id[i], &length) != NULL);
-            tokenizer_decode(t, &ids.id[i], 1, true, &hold, &out);
-            insist(hold.n <= 3);
-        }
-        tokenizer_decode_end(&hold, &out);
-        insist(out.n == 0 || utf8_valid(out.s, out.n) == out.n);
-        free(out.s);
-        free(ids.id);
-    }
-}
+static const char words[] =
+    "BPE  ByteFallback  ByteLevel  Digits  Fuse  Isolated  MergedWithPrevious  Metaspace  NFC  NFKC  Precompiled  "
+    "Prepend  Punctuation  Regex  Removed  Replace  Sequence  Split  String  Strip  Unigram  Whitespace  "
+    "add_prefix_space  added_tokens  behavior  byte_fallback  content  continuing_subword_prefix  decoder  decoders  "
+    "dropout  end_of_word_suffix  fuse_unk  id  ignore_merges  individual_digits  invert  lstrip  merges  model  "
+    "normalized  normalizer  normalizers  pattern  precompiled_charsmap  prepend_scheme  pre_tokenizer  "
+    "pretokenizers  rstrip  single_word  special  type  unk_id  unk_token  use_regex  vocab  "
+    "(?i:'s|'t)|\\p{L}+|\\s+(?!\\S)  [^\\s\\p{N}]{1,3}  [a-z&&[^b]]  (?<=x)y*  \\h|(a)\\1  \\p{Nd}  a b  "
+    "#version: 0.2  a\xCC\x88";
 
 static struct tokenizer *reference; // for tokenizer_same
 
@@ -134,18 +50,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     char *path = part[1].n % 2 != 0 ? fuzz_path(files[0].name) : xstrdup(fuzz_folder());
     struct tokenizer *t = tokenizer_open(path, &err);
     insist(t != NULL || strncmp(err.text, path, strlen(path)) == 0);
-    if (t != NULL)
-        use(t, (const char *)part[1].at, part[1].n);
-    if (t != NULL)
+    for (int special = 0; t != NULL && special < 2; special++)
+        fuzz_tokenize(t, (const char *)part[1].at, part[1].n, special != 0);
+    if (t != NULL) {
+        insist(tokenizer_same(t, t, &err));
         insist(tokenizer_same(t, reference, &err) == tokenizer_same(reference, t, &err));
-    if (t != NULL)
         insist(tokenizer_id(t, "a") >= -1 && tokenizer_id(t, "a") < tokenizer_size(t));
+    }
     tokenizer_close(t);
     free(path);
     return 0;
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max_size, unsigned seed)
-{
-    return fuzz_change(data, n, max_size, seed, files, words);
-}
+FUZZ_MUTATOR(files, words)

@@ -8,31 +8,8 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "core/memory.h"
-#include "core/utf8.h"
 #include "tests/fuzz/fuzz.h"
 #include "models/tokenizers/tokenizer.h"
-
-static void use(const struct tokenizer *t, const char *text, size_t n, bool special)
-{
-    struct error err;
-    struct ids ids = { 0 };
-    struct decoding held = { 0 };
-    struct text out = { 0 };
-    const bool ok = tokenizer_encode(t, text, n, special, &ids, &err);
-    insist(ok || utf8_valid(text, n) != n || err.text[0] != '\0');
-    insist(utf8_valid(text, n) == n || !ok);
-    for (size_t i = 0; i < ids.n; i++) {
-        size_t length;
-        insist(ids.id[i] >= 0 && ids.id[i] < tokenizer_size(t) && tokenizer_token(t, ids.id[i], &length) != NULL);
-        tokenizer_decode(t, &ids.id[i], 1, true, &held, &out);
-        insist(held.n <= 3);
-    }
-    tokenizer_decode_end(&held, &out);
-    insist(out.n == 0 || utf8_valid(out.s, out.n) == out.n);
-    free(out.s);
-    free(ids.id);
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
 {
@@ -54,8 +31,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     insist(t != NULL || strncmp(err.text, path, strlen(path)) == 0);
     for (int special = 0; t != NULL && special < 2; special++) {
         for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
-            use(t, texts[i], strlen(texts[i]), special);
-        use(t, (const char *)input + (n < 64 ? 0 : n - 64), n < 64 ? n : 64, special);
+            fuzz_tokenize(t, texts[i], strlen(texts[i]), special);
+        fuzz_tokenize(t, (const char *)input + (n < 64 ? 0 : n - 64), n < 64 ? n : 64, special);
     }
     tokenizer_close(t);
     fuzz_write(name, NULL, 0);

@@ -106,27 +106,25 @@ void write_tokenizers(void)
         free(directory);
     }
     put_tokenizer("made", editable_json(), words_text);
-    put_changed("nfc", "normalizer", "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}]}");
+    put_changed("nfc", "normalizer", "{'type':'Sequence','normalizers':[{'type':'NFC'}]}");
     put_changed(
         "cut", "pre_tokenizer",
         "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?i:'s|'t)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?"
         "\\\\p{L}+|\\\\p{N}{1,3}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s+(?!\\\\S)|\\\\s+\"},\"behavior\":\"Isolated\",\"invert\":false},"
         "{\"type\":\"Digits\",\"individual_digits\":true},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
         "\"use_regex\":false}]}");
-    put_changed(
-        "removed", "pre_tokenizer",
-        "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},\"behavior\":\"Removed\","
-        "\"invert\":true},{\"type\":\"ByteLevel\"}]}");
-    put_changed(
-        "added", "added_tokens",
-        "[{\"id\":260,\"content\":\"<|x|>\",\"special\":true,\"lstrip\":true,\"rstrip\":true,\"normalized\":false},"
-        "{\"id\":261,\"content\":\"cat\",\"single_word\":true},{\"id\":262,\"content\":\"e\\u0301\",\"normalized\":true}]");
-    put_changed("decoder", "decoder", "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteLevel\"}]}");
-    put_changed("unknown", "model.unk_token", "\"the\"");
+    put_changed("removed", "pre_tokenizer",
+                "{'type':'Sequence','pretokenizers':[{'type':'Split','pattern':{'String':' '},'behavior':'Removed',"
+                "'invert':true},{'type':'ByteLevel'}]}");
+    put_changed("added", "added_tokens",
+                "[{'id':260,'content':'<|x|>','special':true,'lstrip':true,'rstrip':true,'normalized':false},"
+                "{'id':261,'content':'cat','single_word':true},{'id':262,'content':'e\\u0301','normalized':true}]");
+    put_changed("decoder", "decoder", "{'type':'Sequence','decoders':[{'type':'ByteLevel'}]}");
+    put_changed("unknown", "model.unk_token", "'the'");
     put_changed("fused", "model.fuse_unk", "true");
     put_changed("ignore_merges", "model.ignore_merges", "true");
-    put_changed("twice", "added_tokens", "[{\"id\":260,\"content\":\"x\"},{\"id\":261,\"content\":\"x\"}]");
-    put_changed("spaced", "pre_tokenizer", "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}");
+    put_changed("twice", "added_tokens", "[{'id':260,'content':'x'},{'id':261,'content':'x'}]");
+    put_changed("spaced", "pre_tokenizer", "{'type':'ByteLevel','add_prefix_space':true}");
     write_patterns();
     write_vocabularies();
 }

@@ -56,25 +56,16 @@ static bool reads(const char *path, const struct json *config)
     return ok;
 }
 
-// Refuses `config` with an error of this key, of what was expected and of what was found; or with what is said after @ in its place.
-static void expect_refused(const char *path, const char *model, char *fault)
+// The error names the key, what was expected and what was found; or it says what is after @ in its place.
+static void expect_refused(const char *path, const char *model, const struct fault *f)
 {
-    char *value = strchr(fault, '='), *words = strstr(fault, " (");
-    if (words != NULL) {
-        *words = '\0';
-        words += 2;
-        *strrchr(words, ')') = '\0';
-        for (char *at = words; (at = strchr(at, '\'')) != NULL;)
-            *at = '"';
-    }
-    *value++ = '\0';
-    struct json *config = edited(config_named(model), fault, *value != '\0' ? value : NULL);
+    struct json *config = edited(config_named(model), f->key, *f->value != '\0' ? f->value : NULL);
     if (reads(path, config))
-        fail_msg("%s: accepted with %s of %s", model, fault, *value != '\0' ? value : "nothing");
-    const bool whole = words != NULL && *words == '@';
-    char *place = whole ? xstrdup(words + 1) : xformat("config.json: %s", fault);
+        fail_msg("%s: accepted with %s of %s", model, f->key, *f->value != '\0' ? f->value : "nothing");
+    const bool whole = f->words != NULL && *f->words == '@';
+    char *place = whole ? xstrdup(f->words + 1) : xformat("config.json: %s", f->key);
     assert_error_mentions(&err, test_directory(), place);
-    assert_error_mentions(&err, test_directory(), whole || words == NULL ? "" : words);
+    assert_error_mentions(&err, test_directory(), whole || f->words == NULL ? "" : f->words);
     assert_true(whole || (strstr(err.text, ": expected ") != NULL && strstr(err.text, ", found ") != NULL));
     free(place);
     json_free(config);
@@ -82,7 +73,6 @@ static void expect_refused(const char *path, const char *model, char *fault)
 
 static void a_family_refuses_by_the_key(void **unused)
 {
-    // KEY=VALUE (WORDS): without a value the key is missing, ' stands for "
     static const struct {
         const char *model, *faults;
     } all[] = {
@@ -271,9 +261,9 @@ static void a_family_refuses_by_the_key(void **unused)
         if (!reads(path, json_get(models[i], "config")))
             fail_msg("%s: %s", json_text(json_get(models[i], "name")), err.text);
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
-        char *faults = xstrdup(all[i].faults), *state = NULL;
-        for (char *one = strtok_r(faults, ";", &state); one != NULL; one = strtok_r(NULL, ";", &state))
-            expect_refused(path, all[i].model, one + strspn(one, " "));
+        char *faults = xstrdup(all[i].faults), *rest = faults;
+        for (struct fault f; fault_next(&rest, &f);)
+            expect_refused(path, all[i].model, &f);
         free(faults);
     }
     free(tokenizer);

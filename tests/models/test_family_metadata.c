@@ -56,22 +56,16 @@ static void write_metadata(const char *path, const char *architecture, char **ke
     json_free(all);
 }
 
-static void expect_refused(const char *path, const char *architecture, char *fault)
+static void expect_refused(const char *path, const char *architecture, const struct fault *f)
 {
     struct model_config c;
-    char *value = strchr(fault, '='), *words = strstr(fault, " ("), *key = fault;
-    if (words != NULL) {
-        *words = '\0';
-        words += 2;
-        *strrchr(words, ')') = '\0';
-    }
-    *value++ = '\0';
-    write_metadata(path, architecture, &key, value, NULL);
+    char *key = f->key;
+    write_metadata(path, architecture, &key, f->value, NULL);
     if (config_read(path, &c, &err))
-        fail_msg("%s: accepted with %s of %s", architecture, key, value);
-    const bool whole = words != NULL && *words == '@';
-    assert_error_mentions(&err, path, whole ? words + 1 : key);
-    assert_error_mentions(&err, path, whole || words == NULL ? "" : words);
+        fail_msg("%s: accepted with %s of %s", architecture, key, f->value);
+    const bool whole = f->words != NULL && *f->words == '@'; // the words are those of another key
+    assert_error_mentions(&err, path, whole ? f->words + 1 : key);
+    assert_error_mentions(&err, path, whole || f->words == NULL ? "" : f->words);
     assert_true(whole || strstr(err.text, ": expected ") != NULL);
     free(key);
 }
@@ -80,7 +74,6 @@ static void a_family_refuses_by_the_key_of_gguf(void **unused)
 {
     static const char *const architectures[] = { "llama",  "qwen2", "qwen3",   "qwen3moe", "gemma2",
                                                  "gemma3", "olmo2", "granite", "phi3",     "smollm3" };
-    // KEY=VALUE (WORDS): without a value the key is missing, ' stands for "; with @ the words are those of another key
     static const struct {
         const char *architecture, *faults;
     } all[] = {
@@ -91,7 +84,7 @@ static void a_family_refuses_by_the_key_of_gguf(void **unused)
           "embedding_length=16777216 (1 to 16777215); embedding_length=10 (@token_embd.weight: expected); attention.head_count='2' (an integer); attention.head_count=3 (@not a multiple of 3 heads); "
           "attention.head_count_kv=3 (a divisor); attention.layer_norm_rms_epsilon= (@layer_norm_rms_epsilon is missing); "
           "attention.layer_norm_rms_epsilon=-1.0 (a number between 0 and 1); attention.key_length=7; "
-          "attention.value_length=6 (the keys' 8, found 6); rope.dimension_count=2 (partial rope); rope.freq_base=0.0 (a number from 1); "
+          "attention.value_length=6 (expected the keys); rope.dimension_count=2 (partial rope); rope.freq_base=0.0 (a number from 1); "
           "attention.sliding_window=100 (0, found 100); attention.sliding_window='many'; attention.causal=false; "
           "expert_count=8 (@llama.expert_used_count is missing); attn_logit_softcapping=50.0; final_logit_softcapping=30.0; "
           "nextn_predict_layers=1 (0); tokenizer.ggml.eos_token_id=64 (a token id from 0 to 63, found 64); "
@@ -142,9 +135,9 @@ static void a_family_refuses_by_the_key_of_gguf(void **unused)
         free(key);
     }
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
-        char *faults = xstrdup(all[i].faults), *state = NULL;
-        for (char *one = strtok_r(faults, ";", &state); one != NULL; one = strtok_r(NULL, ";", &state))
-            expect_refused(path, all[i].architecture, one + strspn(one, " "));
+        char *faults = xstrdup(all[i].faults), *rest = faults;
+        for (struct fault f; fault_next(&rest, &f);)
+            expect_refused(path, all[i].architecture, &f);
         free(faults);
     }
     free(path);

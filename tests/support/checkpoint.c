@@ -35,6 +35,25 @@ void assert_error_mentions(const struct error *err, const char *path, const char
         fail_msg("expected an error about %s with \"%s\"", path, words);
 }
 
+bool fault_next(char **rest, struct fault *to)
+{
+    char *one = strtok_r(*rest, ";", rest);
+    if (one == NULL)
+        return false;
+    to->key = one + strspn(one, " ");
+    to->value = strchr(one, '=');
+    to->words = strstr(one, " (");
+    if (to->words != NULL) {
+        *to->words = '\0';
+        to->words += 2;
+        *strrchr(to->words, ')') = '\0';
+        for (char *at = to->words; (at = strchr(at, '\'')) != NULL;)
+            *at = '"';
+    }
+    *to->value++ = '\0';
+    return true;
+}
+
 struct text checkpoint_bytes(const char *path)
 {
     struct text t = { 0 };

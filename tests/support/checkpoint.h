@@ -19,5 +19,11 @@ struct tensor checkpoint_tensor(const struct checkpoint *o, const char *name, in
 // Fails the test unless the error message contains this path and these words.
 void assert_error_mentions(const struct error *err, const char *path, const char *words);
 
+// Faults of a file, "KEY=VALUE (WORDS); KEY=VALUE; KEY= ..": what is changed in it, and what the error says. ' in the words becomes ".
+struct fault {
+    char *key, *value, *words; // value "": the key is missing; words NULL: none
+};
+bool fault_next(char **rest, struct fault *to); // takes the first from *rest, which it changes
+
 // The bytes of a file; free() the text.
 struct text checkpoint_bytes(const char *path);

@@ -97,7 +97,7 @@ struct json *json_of(const char *text)
 {
     struct error err;
     char *s = xstrdup(text);
-    for (char *at = s; (at = strchr(at, '\'')) != NULL;)
+    for (char *at = s; strchr(text, '"') == NULL && (at = strchr(at, '\'')) != NULL;)
         *at = '"';
     struct json *j = json_parse(s, strlen(s), text, &err);
     assert_ok(j != NULL, err);

@@ -17,7 +17,7 @@ void file_flip(const char *path, long at, int bits); // inverts bits of a byte; 
 void assert_golden_file(const char *name, const char *text, bool write);
 // tests/cases/NAME, a printf format; json_free it. Fails the test if it cannot be read.
 struct json *golden_json(const char *name, ...) __attribute__((format(printf, 1, 2)));
-// The JSON value of a text in which ' stands for ". Fails the test if it is none.
+// The JSON value of a text; ' stands for " if it has no ". Fails the test if it is none.
 struct json *json_of(const char *text);
 // Sets members of the object in a JSON file: those of an object as of json_of().
 void json_file_set(const char *path, const char *members);

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "engine/speclab.h"
 #include "models/tokenizers/chat_template.h"
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"
@@ -136,35 +137,31 @@ static void the_label_changes_with_the_template_and_its_variables(void **state)
     json_free(other);
 }
 
-static void the_requested_format_is_chosen(void **state)
+static void a_format_is_chosen_by_name_or_not_at_all(void **state)
 {
-    struct chat_format f = choose("none", smollm2);
-    assert_true(f.kind == CHAT_NONE && f.system == NULL && f.end == NULL);
-    f = choose("none", NULL);
-    assert_int_equal(f.kind, CHAT_NONE);
-    f = choose("chatml", NULL);
-    assert_true(f.kind == CHAT_CHATML && f.system == NULL);
-    f = choose("chatml", "[INST] {{ message }} [/INST]");
-    assert_true(f.kind == CHAT_CHATML && f.system == NULL);
-    f = choose("chatml", smollm2);
-    assert_string_equal(f.system, SMOLLM2);
-}
-
-static void expect_no_format(const char *name, const char *jinja, const char *message)
-{
-    struct chat_format f;
-    assert_false(chat_choose(&(struct chat_request){ .name = name, .jinja = jinja }, &f, &err));
-    if (strstr(err.text, message) == NULL)
-        fail_msg("\"%s\" does not contain \"%s\"", err.text, message);
-}
-
-static void an_unknown_format_is_an_error(void **state)
-{
-    expect_no_format("auto", NULL, "the checkpoint has no chat template; `chat: none` passes the prompts unchanged");
-    expect_no_format("llama", smollm2,
-                     "unknown chat format \"llama\": expected auto|none|chatml|vicuna|zephyr, or a file");
-    expect_no_format("auto", "a\n{% if %}", "chat template, line 2: Expected an expression");
-    expect_no_format("auto", "{% for m in messages %}", "chat template, line 1: ");
+    static const struct {
+        const char *name, *jinja;
+        enum chat kind;
+        const char *refused; // NULL: it is chosen
+    } cases[] = {
+        { "none", smollm2, CHAT_NONE, NULL },
+        { "none", NULL, CHAT_NONE, NULL },
+        { "chatml", NULL, CHAT_CHATML, NULL },
+        { "chatml", "[INST] {{ message }} [/INST]", CHAT_CHATML, NULL },
+        { "auto", NULL, 0, "the checkpoint has no chat template; `chat: none` passes the prompts unchanged" },
+        { "llama", smollm2, 0, "unknown chat format \"llama\": expected auto|none|chatml|vicuna|zephyr, or a file" },
+        { "auto", "a\n{% if %}", 0, "chat template, line 2: Expected an expression" },
+        { "auto", "{% for m in messages %}", 0, "chat template, line 1: " },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct chat_format f;
+        const bool ok = chat_choose(&(struct chat_request){ .name = cases[i].name, .jinja = cases[i].jinja }, &f, &err);
+        assert_int_equal(ok, cases[i].refused == NULL);
+        if (ok)
+            assert_true(f.kind == cases[i].kind && f.system == NULL && (f.end == NULL) == (f.kind == CHAT_NONE));
+        else
+            assert_non_null(strstr(err.text, cases[i].refused));
+    }
 }
 
 static void expect_rendered(const struct chat_format *f, const struct message *m, int n, const char *text)
@@ -178,20 +175,12 @@ static void expect_rendered(const struct chat_format *f, const struct message *m
     free(out.s);
 }
 
-// The expected texts are jinja2's, from SmolLM2's template with add_generation_prompt.
-static void a_conversation_is_rendered_as_the_template_would(void **state)
+static void a_conversation_is_rendered_as_its_model_was_trained(void **state)
 {
     static const struct message conversation[] = {
         { "system", "Be brief." }, { "user", "Hi!" }, { "assistant", "Hello." }, { "user", "2+2?\n" }
     };
-    struct chat_format f = choose("auto", smollm2);
-    expect_rendered(
-        &f, conversation, 4,
-        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi!<|im_end|>\n<|im_start|>assistant\nHello.<|im_end|>\n"
-        "<|im_start|>user\n2+2?\n<|im_end|>\n<|im_start|>assistant\n");
-    expect_rendered(&f, conversation + 1, 1,
-                    "<|im_start|>system\n" SMOLLM2
-                    "<|im_end|>\n<|im_start|>user\nHi!<|im_end|>\n<|im_start|>assistant\n");
+    struct chat_format f = choose("auto", smollm2); // conversations: plain_chatml_is_rendered_as_jinja_renders_it()
     expect_rendered(&f, NULL, 0, "<|im_start|>system\n" SMOLLM2 "<|im_end|>\n<|im_start|>assistant\n");
     f = choose("vicuna", NULL); // FastChat's vicuna_v1.1
     expect_rendered(&f, conversation, 4, "Be brief. USER: Hi! ASSISTANT: Hello.</s>USER: 2+2?\n ASSISTANT:");
@@ -396,15 +385,55 @@ static void a_process_that_was_killed_is_reported_and_none_is_left(void **state)
     free(text.s);
 }
 
+// ---- through speclab.h
+
+static void what_a_template_lacks_is_an_error_of_the_chat_only(void **state)
+{
+    static const char odd[] = "[INST] {{ content", varied[] = "{{ color }}{{ messages[0].content }}";
+    static const struct {
+        const char *jinja, *chat, *variables, *message; // NULL: good
+        size_t tokens;
+    } cases[] = {
+        { odd, NULL, NULL, "chat template, line 1", 0 },
+        { odd, "chatml", NULL, NULL, 0 },
+        { varied, NULL, NULL, NULL, 1 },
+        { varied, NULL, "{\"color\": \"red\"}", NULL, 3 },
+        { varied, NULL, "[1]", "chat_variables: expected a JSON object", 0 },
+        { varied, NULL, "{", "chat_variables: JSON:1:1: not valid JSON", 0 },
+    };
+    struct speclab_error error = { "" };
+    char *path = test_path("odd"), *settings = test_path("odd/tokenizer_config.json");
+    small_write_hf(path, &small_default);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char *text = xformat("{\"chat_template\": \"%s\"}", cases[i].jinja);
+        file_write(settings, text);
+        const struct speclab_target_options o = { .chat = cases[i].chat, .chat_variables = cases[i].variables };
+        struct speclab_tokens tokens = { NULL, 0 };
+        struct speclab_target *t = speclab_target_open(path, &o, &error);
+        assert_ok(t != NULL, error);
+        const bool ok = speclab_encode_chat(t, &(struct speclab_message){ "user", "a" }, 1, &tokens, &error);
+        assert_int_equal(ok, cases[i].message == NULL);
+        assert_true(ok || strncmp(error.text, cases[i].message, strlen(cases[i].message)) == 0 ||
+                    strstr(error.text, "chat template, line 1") != NULL);
+        assert_int_equal(speclab_target_has_chat(t, &error), ok);
+        assert_true(cases[i].tokens == 0 || tokens.n >= cases[i].tokens);
+        assert_true(speclab_encode(t, "red", &tokens, &error));
+        free(tokens.id);
+        speclab_target_close(t);
+        free(text);
+    }
+    free(path);
+    free(settings);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_system_prompt_is_the_one_that_the_template_contains),
         cmocka_unit_test(plain_chatml_is_rendered_as_jinja_renders_it),
         cmocka_unit_test(the_label_changes_with_the_template_and_its_variables),
-        cmocka_unit_test(the_requested_format_is_chosen),
-        cmocka_unit_test(an_unknown_format_is_an_error),
-        cmocka_unit_test(a_conversation_is_rendered_as_the_template_would),
+        cmocka_unit_test(a_format_is_chosen_by_name_or_not_at_all),
+        cmocka_unit_test(a_conversation_is_rendered_as_its_model_was_trained),
         cmocka_unit_test(templates_are_rendered_as_by_transformers),
         cmocka_unit_test(the_beginning_of_the_users_turn_is_found),
         cmocka_unit_test(a_malicious_template_ends_with_a_sentence),
@@ -413,6 +442,7 @@ int main(void)
         cmocka_unit_test(a_file_that_is_no_template_is_refused),
         cmocka_unit_test(a_missing_python_is_named),
         cmocka_unit_test(a_process_that_was_killed_is_reported_and_none_is_left),
+        cmocka_unit_test(what_a_template_lacks_is_an_error_of_the_chat_only),
     };
     return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
 }

@@ -18,15 +18,6 @@ static struct error err;
 static const char *const names[] = { "bpe_bytes", "bpe_spaces", "unigram", "unigram_identity" };
 static const char *const forms[] = { "model", "gguf", "json" };
 
-static char *written(const char *name, const void *data, size_t n)
-{
-    char *path = test_path(name);
-    FILE *f = fopen(path, "wbe");
-    assert_int_equal(fwrite(data, 1, n, f), n);
-    fclose(f);
-    return path;
-}
-
 static void expect_ids(const char *what, const char *text, const struct json *expected, const struct ids *got)
 {
     bool same = json_count(expected) == got->n;
@@ -36,100 +27,104 @@ static void expect_ids(const char *what, const char *text, const struct json *ex
         fail_msg("%s: \"%s\": other ids", what, text);
 }
 
-static void check_form(const char *name, const char *form)
+// Encodes a text and checks its ids.
+static void check_ids(const struct tokenizer *t, const char *what, const struct json *text, const struct json *expected)
 {
-    char *path = xformat("%s/pieces/%s.%s", CASES, name, form), *lines = xformat("%s/pieces/%s.jsonl", CASES, name);
-    struct tokenizer *t = tokenizer_open(path, &err);
-    assert_ok(t != NULL, err);
-    FILE *f = fopen(lines, "re");
-    assert_non_null(f);
-    char *line = NULL;
+    struct ids ids = { 0 };
+    assert_ok(tokenizer_encode(t, json_text(text), json_text_length(text), false, &ids, &err), err);
+    expect_ids(what, json_text(text), expected, &ids);
+    free(ids.id);
+}
+
+// Decodes ids, all at once or one by one.
+static void check_text(const struct tokenizer *t, const struct json *ids, const struct json *expected, size_t step)
+{
+    struct text out = { 0 };
+    struct decoding state = { 0 };
+    int32_t id[1024];
+    const size_t n = json_count(ids);
+    assert_true(n <= 1024);
+    text_puts(&out, "");
+    for (size_t i = 0; i < n; i++)
+        id[i] = (int32_t)json_int(json_at(ids, i));
+    for (size_t i = 0; i < n; i += step)
+        tokenizer_decode(t, id + i, step < n ? step : n, true, &state, &out);
+    tokenizer_decode_end(&state, &out);
+    assert_string_equal(out.s, json_text(expected));
+    free(out.s);
+}
+
+// Calls f with each line of a file of tests/cases/pieces. Returns their number.
+static int each_line(const char *name, void (*f)(void *self, const struct json *line), void *self)
+{
+    char *path = xformat("%s/pieces/%s.jsonl", CASES, name), *line = NULL;
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
     size_t capacity = 0;
-    int texts = 0;
-    const bool is_json = strcmp(form, "json") == 0;
-    for (ssize_t n; (n = getline(&line, &capacity, f)) > 0; texts++) {
-        struct json *j = json_parse(line, (size_t)n, "golden", &err);
-        const struct json *text = json_get(j, "text"), *decoded = json_get(j, is_json ? "decoded" : "model_decoded");
-        struct ids ids = { 0 };
-        assert_ok(tokenizer_encode(t, json_text(text), json_text_length(text), false, &ids, &err), err);
-        expect_ids(path, json_text(text), json_get(j, is_json ? "json" : "model"), &ids);
-        struct text out = { 0 };
-        struct decoding state = { 0 };
-        text_puts(&out, "");
-        tokenizer_decode(t, ids.id, ids.n, true, &state, &out);
-        tokenizer_decode_end(&state, &out);
-        assert_string_equal(out.s, json_text(decoded));
-        // One token at a time gives the same text.
-        struct text steps = { 0 };
-        state = (struct decoding){ 0 };
-        text_puts(&steps, "");
-        for (size_t i = 0; i < ids.n; i++)
-            tokenizer_decode(t, &ids.id[i], 1, true, &state, &steps);
-        tokenizer_decode_end(&state, &steps);
-        assert_string_equal(out.s, steps.s);
-        free(out.s);
-        free(steps.s);
-        free(ids.id);
+    int lines = 0;
+    for (ssize_t n; (n = getline(&line, &capacity, file)) > 0; lines++) {
+        struct json *j = json_parse(line, (size_t)n, name, &err);
+        assert_ok(j != NULL, err);
+        f(self, j);
         json_free(j);
     }
-    assert_int_equal(texts, 60);
-    fclose(f);
+    fclose(file);
     free(line);
-    tokenizer_close(t);
     free(path);
-    free(lines);
+    return lines;
+}
+
+struct form {
+    struct tokenizer *tokenizer;
+    const char *path;
+    bool json;
+};
+
+static void check_line(void *self, const struct json *j)
+{
+    const struct form *f = self;
+    const struct json *ids = json_get(j, f->json ? "json" : "model"),
+                      *decoded = json_get(j, f->json ? "decoded" : "model_decoded");
+    check_ids(f->tokenizer, f->path, json_get(j, "text"), ids);
+    check_text(f->tokenizer, ids, decoded, SIZE_MAX);
+    check_text(f->tokenizer, ids, decoded, 1);
 }
 
 static void ids_equal_those_of_the_libraries(void **state)
 {
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-        for (size_t k = 0; k < sizeof(forms) / sizeof(*forms); k++)
-            check_form(names[i], forms[k]);
+        for (size_t k = 0; k < sizeof(forms) / sizeof(*forms); k++) {
+            char *path = xformat("%s/pieces/%s.%s", CASES, names[i], forms[k]);
+            struct form f = { tokenizer_open(path, &err), path, strcmp(forms[k], "json") == 0 };
+            assert_ok(f.tokenizer != NULL, err);
+            assert_int_equal(each_line(names[i], check_line, &f), 60);
+            tokenizer_close(f.tokenizer);
+            free(path);
+        }
+}
+
+static void check_odd_model(void *unused, const struct json *j)
+{
+    const struct json *base64 = json_get(j, "model"), *encode = json_get(j, "encode"), *decode = json_get(j, "decode");
+    size_t bytes;
+    void *model = base64_decode(json_text(base64), json_text_length(base64), &bytes);
+    char *path = test_path("odd.model");
+    file_write_bytes(path, model, bytes);
+    struct tokenizer *t = tokenizer_open(path, &err);
+    assert_ok(t != NULL, err);
+    for (size_t i = 0; i < json_count(encode); i++)
+        check_ids(t, path, json_at(json_at(encode, i), 0), json_at(json_at(encode, i), 1));
+    for (size_t i = 0; i < json_count(decode); i++)
+        check_text(t, json_at(json_at(decode, i), 0), json_at(json_at(decode, i), 1), 1);
+    tokenizer_close(t);
+    free(path);
+    free(model);
 }
 
 // Models that no trainer makes (make_odd_pieces.py): unused pieces, characters without a token, user-defined pieces that overlap others.
 static void odd_models_are_read_as_sentencepiece_reads_them(void **state)
 {
-    char *lines = xformat("%s/pieces/odd.jsonl", CASES), *line = NULL;
-    FILE *f = fopen(lines, "re");
-    assert_non_null(f);
-    size_t capacity = 0;
-    int models = 0;
-    for (ssize_t n; (n = getline(&line, &capacity, f)) > 0; models++) {
-        struct json *j = json_parse(line, (size_t)n, "odd", &err);
-        const struct json *base64 = json_get(j, "model"), *encode = json_get(j, "encode"),
-                          *decode = json_get(j, "decode");
-        size_t bytes;
-        void *model = base64_decode(json_text(base64), json_text_length(base64), &bytes);
-        char *path = written("odd.model", model, bytes);
-        struct tokenizer *t = tokenizer_open(path, &err);
-        assert_ok(t != NULL, err);
-        for (size_t i = 0; i < json_count(encode); i++) {
-            const struct json *text = json_at(json_at(encode, i), 0);
-            struct ids ids = { 0 };
-            assert_ok(tokenizer_encode(t, json_text(text), json_text_length(text), false, &ids, &err), err);
-            expect_ids(path, json_text(text), json_at(json_at(encode, i), 1), &ids);
-            free(ids.id);
-        }
-        for (size_t i = 0; i < json_count(decode); i++) {
-            const struct json *ids = json_at(json_at(decode, i), 0);
-            struct text out = { 0 };
-            struct decoding decoding = { 0 };
-            text_puts(&out, "");
-            for (size_t k = 0; k < json_count(ids); k++)
-                tokenizer_decode(t, &(int32_t){ (int32_t)json_int(json_at(ids, k)) }, 1, true, &decoding, &out);
-            assert_string_equal(out.s, json_text(json_at(json_at(decode, i), 1)));
-            free(out.s);
-        }
-        tokenizer_close(t);
-        free(path);
-        free(model);
-        json_free(j);
-    }
-    assert_int_equal(models, 40);
-    fclose(f);
-    free(line);
-    free(lines);
+    assert_int_equal(each_line("odd", check_odd_model, NULL), 40);
 }
 
 // Special tokens are text unless they are asked for.
@@ -162,7 +157,7 @@ static void damaged_models_do_no_harm(void **state)
         for (int change = 0; change < 2; change++) {
             memcpy(copy, file.at, file.n);
             copy[i] ^= change ? 0x55 : 0;
-            free(written("damaged.model", copy, change ? file.n : i));
+            file_write_bytes(made, copy, change ? file.n : i);
             struct tokenizer *t = tokenizer_open(made, &err);
             refused += t == NULL;
             if (t == NULL)
@@ -184,7 +179,8 @@ static void damaged_models_do_no_harm(void **state)
 
 static void expect_refused(const char *name, const char *content, const char *message)
 {
-    char *path = written(name, content, strlen(content));
+    char *path = test_path(name);
+    file_write(path, content);
     struct tokenizer *t = tokenizer_open(path, &err);
     assert_null(t);
     if (strstr(err.text, message) == NULL || strstr(err.text, name) == NULL)
@@ -207,18 +203,34 @@ static void damaged_ranks_are_refused_by_line(void **state)
     memcpy(strstr(lines.s, "!!!!"), "AAAB", 4);
     expect_refused("bad.model", lines.s, "bad.model: line 8: expected a token in base64 and its rank, 7");
     free(lines.s);
-    expect_refused("tekken.json", "{\"config\": {\"default_num_special_tokens\": 1}}",
-                   "expected vocab, a list, and in config pattern");
-    expect_refused(
-        "tekken.json",
-        "{\"config\": {\"default_num_special_tokens\": 1, \"default_vocab_size\": 3, \"pattern\": \"a\"}, \"vocab\": [{\"rank\": 0, "
-        "\"token_bytes\": \"AA==\"}, {\"rank\": 5, \"token_bytes\": \"AQ==\"}]}",
-        "token 1 of vocab: expected rank 1 and token_bytes");
-    expect_refused(
-        "tekken.json",
-        "{\"config\": {\"default_num_special_tokens\": 1, \"default_vocab_size\": 2, \"pattern\": \"a\"}, \"vocab\": [{\"rank\": 0, "
-        "\"token_bytes\": \"AA==\"}]}",
-        "the byte 0x01 has no token");
+}
+
+static void a_tekken_file_that_contradicts_itself_is_refused(void **state)
+{
+#define TWO(RANK, BYTES) "[{'rank': 0, 'token_bytes': 'YQ=='}, {'rank': " RANK ", 'token_bytes': '" BYTES "'}]"
+    static const struct {
+        const char *size, *rest, *words;
+    } cases[] = {
+        { "null", "}", "expected vocab, a list, and in config pattern" },
+        { "3", ", 'vocab': " TWO("5", "AQ==") "}", "token 1 of vocab: expected rank 1 and token_bytes" },
+        { "3", ", 'vocab': " TWO("1", "YQ==") "}", "token 1: the same token as id 1" },
+        { "2", ", 'vocab': " TWO("1", "Yg==") "}", "the byte 0x00 has no token" },
+        { "3",
+          ", 'vocab': " TWO(
+              "1", "Yg==") ", 'special_tokens': [{'rank': 0, 'token_str': '<s>'}, {'rank': 1, 'token_str': '</s>'}]}",
+          "expected 1 special_tokens" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char *quoted =
+            xformat("{'config': {'default_num_special_tokens': 1, 'default_vocab_size': %s, 'pattern': '.'}%s",
+                    cases[i].size, cases[i].rest);
+        struct json *j = json_of(quoted);
+        char *text = json_write(j);
+        expect_refused("tekken.json", text, cases[i].words);
+        json_free(j);
+        free(text);
+        free(quoted);
+    }
 }
 
 int main(void)
@@ -229,6 +241,7 @@ int main(void)
         cmocka_unit_test(control_tokens_match_where_special_tokens_do),
         cmocka_unit_test(damaged_models_do_no_harm),
         cmocka_unit_test(damaged_ranks_are_refused_by_line),
+        cmocka_unit_test(a_tekken_file_that_contradicts_itself_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
 }
