@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,14 +20,6 @@ static struct error err;
 
 // ---- kinds
 
-static void make_link(const char *to, const char *name)
-{
-    char *path = test_path(name);
-    unlink(path);
-    assert_int_equal(symlink(to, path), 0);
-    free(path);
-}
-
 static void expect_refused(int status, const char *with, const char *words)
 {
     char *here = words_here(words), *expected = words_here(with);
@@ -42,44 +33,42 @@ static void expect_refused(int status, const char *with, const char *words)
 // Every kind of file that a command reads, as a device that never ends and as a pipe without a writer.
 static void what_is_no_file_is_refused_by_name(void **state)
 {
-    char *folder = test_path("model"), *fifo = test_path("fifo"), *path = test_path("on_pipe.yaml"),
-         *zero = test_path("on_zero.yaml");
-    static const char yaml[] = "name: a\ntarget: {model: %s}\nprompts: {file: %s}\ncells: {drafter: {kind: none}}\n";
-    char *text = xformat(yaml, models.gguf, "fifo"), *of_zero = xformat(yaml, models.gguf, "/dev/zero");
-    assert_int_equal(mkfifo(fifo, 0600), 0);
-    assert_int_equal(mkdir(folder, 0777), 0);
-    file_write(path, text);
-    file_write(zero, of_zero);
-    make_link("/dev/zero", "model/config.json");
-    expect_refused(1, "HERE/model/config.json: expected a file, found a device", "inspect --json HERE/model");
-    make_link(fifo, "model/config.json");
-    expect_refused(1, "HERE/model/config.json: expected a file, found a pipe", "inspect --json HERE/model");
-    make_link("/dev/zero", "tokenizer.json");
-    expect_refused(1, "HERE/tokenizer.json: expected a file, found a device", "inspect --tokenize HERE/tokenizer.json");
-    make_link(fifo, "tokenizer.json");
-    expect_refused(1, "HERE/tokenizer.json: expected a file, found a pipe", "inspect --tokenize HERE/tokenizer.json");
-    expect_refused(2, "HERE/fifo: a pipe to which nothing is written",
-                   "run HERE/on_pipe.yaml --dry-run --db HERE/x.db");
-    expect_refused(2, "/dev/zero: expected a file or a pipe, found a device",
-                   "run HERE/on_zero.yaml --dry-run --db HERE/x.db");
-    expect_refused(2, "HERE/fifo: a pipe to which nothing is written", "run HERE/fifo --dry-run --db HERE/x.db");
-    expect_refused(2, "/dev/zero: expected a file or a pipe, found a device", "run /dev/zero --dry-run --db HERE/x.db");
-    static const char *const commands[] = { "inspect --score %s", "inspect --tokenize %s" };
-    for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
-        char *words = xformat(commands[i], models.gguf), *device = xformat("%s /dev/zero", words),
-             *pipe = xformat("%s HERE/fifo", words);
-        expect_refused(1, "/dev/zero: expected a file or a pipe, found a device", device);
-        expect_refused(1, "HERE/fifo: a pipe to which nothing is written", pipe);
-        free(words);
-        free(device);
-        free(pipe);
+#define PIPE "HERE/fifo: a pipe to which nothing is written"
+#define DEVICE "/dev/zero: expected a file or a pipe, found a device"
+#define EXPERIMENT(FILE) \
+    "printf 'name: a\ntarget: {model: target.gguf}\nprompts: {file: %s}\ncells: {drafter: {kind: none}}\n' " FILE \
+    " >on.yaml"
+    static const struct {
+        const char *made; // by the shell, in the folder
+        int status;
+        const char *with, *words;
+    } cases[] = {
+        { "ln -s /dev/zero model/config.json", 1, "HERE/model/config.json: expected a file, found a device",
+          "inspect --json HERE/model" },
+        { "ln -sf ../fifo model/config.json", 1, "HERE/model/config.json: expected a file, found a pipe",
+          "inspect --json HERE/model" },
+        { "ln -s /dev/zero tokenizer.json", 1, "HERE/tokenizer.json: expected a file, found a device",
+          "inspect --tokenize HERE/tokenizer.json" },
+        { "ln -sf fifo tokenizer.json", 1, "HERE/tokenizer.json: expected a file, found a pipe",
+          "inspect --tokenize HERE/tokenizer.json" },
+        { EXPERIMENT("fifo"), 2, PIPE, "run HERE/on.yaml --dry-run --db HERE/x.db" },
+        { EXPERIMENT("/dev/zero"), 2, DEVICE, "run HERE/on.yaml --dry-run --db HERE/x.db" },
+        { "true", 2, PIPE, "run HERE/fifo --dry-run --db HERE/x.db" },
+        { "true", 2, DEVICE, "run /dev/zero --dry-run --db HERE/x.db" },
+        { "true", 1, PIPE, "inspect --score HERE/target.gguf HERE/fifo" },
+        { "true", 1, DEVICE, "inspect --score HERE/target.gguf /dev/zero" },
+        { "true", 1, PIPE, "inspect --tokenize HERE/target.gguf HERE/fifo" },
+        { "true", 1, DEVICE, "inspect --tokenize HERE/target.gguf /dev/zero" },
+    };
+    char *begin = xformat("cd %s && mkfifo fifo && mkdir model", test_directory());
+    assert_int_equal(system(begin), 0);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char *command = xformat("cd %s && %s", test_directory(), cases[i].made);
+        assert_int_equal(system(command), 0);
+        expect_refused(cases[i].status, cases[i].with, cases[i].words);
+        free(command);
     }
-    free(folder);
-    free(fifo);
-    free(path);
-    free(zero);
-    free(text);
-    free(of_zero);
+    free(begin);
 }
 
 // A process that writes n bytes to a pipe, in parts, after a moment. Returns the reading end.

@@ -15,7 +15,7 @@
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"
 
-enum { MAX_TENSORS = 64, SEED = 5 };
+enum { MAX_TENSORS = 128, SEED = 5 };
 
 struct head_edit {
     char *weights, *config_path;
@@ -143,17 +143,23 @@ static void add_integers(struct head_edit *e, const char *name, int n, int facto
 
 static void change(struct head_edit *e, const char *text)
 {
-    char name[96];
+    char name[96], dtype[12];
     int n, factor, below, rows, width;
     float mean;
-    struct error err;
     if (sscanf(text, "-%95s", name) == 1)
         head_edit_drop(e, name);
     else if (sscanf(text, "+%95s %d %d %f", name, &rows, &width, &mean) == 4)
         head_edit_floats(e, rows, width, mean, "%s", name);
     else if (sscanf(text, "@%95s %d %d %d", name, &n, &factor, &below) == 4)
         add_integers(e, name, n, factor, below);
-    else if (sscanf(text, "%95[^[=][%d]=%d", name, &n, &below) == 3) {
+    else if (sscanf(text, "~%95s %11s %d %d", name, dtype, &rows, &width) == 4) {
+        static const char *const dtypes[] = { "F32", "I32", "U8", "F8_E4M3", "F8_E5M2" };
+        struct safetensor *t = &e->tensor[find(e, name)];
+        for (size_t i = 0; i < sizeof(dtypes) / sizeof(*dtypes); i++)
+            t->dtype = strcmp(dtypes[i], dtype) == 0 ? dtypes[i] : t->dtype;
+        t->dim[0] = rows;
+        t->dim[1] = width;
+    } else if (sscanf(text, "%95[^[=][%d]=%d", name, &n, &below) == 3) {
         void *data = head_edit_data(e, name);
         if (strcmp(e->tensor[find(e, name)].dtype, "I64") == 0)
             ((int64_t *)data)[n] = below;
@@ -161,12 +167,11 @@ static void change(struct head_edit *e, const char *text)
             ((uint8_t *)data)[n] = (uint8_t)below;
     } else {
         const size_t key = strcspn(text, "=");
-        struct json *value = text[key] != '\0' ? json_parse(text + key + 1, strlen(text + key + 1), text, &err) : NULL;
-        if (value == NULL || key >= sizeof(name))
+        if (text[key] == '\0' || key >= sizeof(name))
             fail_msg("%s: no change of a head", text);
         memcpy(name, text, key);
         name[key] = '\0';
-        json_set(e->config, name, value);
+        json_set(e->config, name, json_of(text + key + 1));
     }
 }
 

@@ -1,5 +1,4 @@
-// head_edit.h - edits tensors and configuration of a head that tests/support/small_heads.h wrote: for rarer published forms, and
-// for heads that do not fit.
+// head_edit.h - edits tensors and configuration of a head or model in a directory: for rarer published forms, and for those that do not fit.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -10,12 +9,13 @@ struct json;
 struct head_edit *head_edit_open(const char *directory);
 void head_edit_close(struct head_edit *e); // writes the edited head
 
-// Makes changes of a head in a directory, separated by semicolons:
+// Makes changes, separated by semicolons:
 //     -NAME                     a tensor is removed
 //     +NAME ROWS WIDTH MEAN     a tensor is added or replaced, as by head_edit_floats
 //     @NAME COUNT FACTOR BELOW  integers i * FACTOR % BELOW are added
-//     NAME[I]=N                 integer I of a tensor is another
-//     KEY=JSON                  a key of config.json is set
+//     ~NAME DTYPE ROWS WIDTH    the same bytes are another matrix
+//     NAME[I]=N                 integer I of a tensor, or byte I if it is not of I64, is another
+//     KEY=JSON                  a key of config.json is set, to a value as of json_of()
 // A star in one of them makes four: for 0, 1, 2 and 3.
 void head_change(const char *directory, const char *changes);
 

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/quantize.h"
+
 // Rounds to nearest, ties to even, as lrint does. Not every compiler has _Float16.
 static uint16_t half(float x)
 {
@@ -23,13 +25,6 @@ static float from_half(uint16_t bits)
     assert(exponent != 31);
     double a = exponent != 0 ? ldexp(1024 + m, exponent - 25) : ldexp(m, -24);
     return (float)(bits & 0x8000 ? -a : a);
-}
-
-static uint16_t bfloat(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof(bits));
-    return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
 // Stores a scale as half and returns the value that a reader will see.
@@ -170,53 +165,6 @@ static void q6_k(const float *x, uint8_t *b)
     }
 }
 
-static int nearest(const int *number, float x)
-{
-    int best = 0;
-    for (int i = 1; i < 16; i++)
-        if (fabsf((float)number[i] - x) < fabsf((float)number[best] - x))
-            best = i;
-    return best;
-}
-
-// x (32) in steps of d as codes of `number`.
-static void codes(const int *number, const float *x, float d, uint8_t *b)
-{
-    for (int i = 0; i < 16; i++)
-        b[i] = (uint8_t)(nearest(number, d == 0 ? 0 : x[i] / d) | nearest(number, d == 0 ? 0 : x[16 + i] / d) << 4);
-}
-
-static const int iq4[16] = { -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113 };
-
-// IQ4_XS: eight groups, each with a scale of six bits, less 32.
-static void iq4_xs(const float *x, uint8_t *b)
-{
-    float s[8], max = 0;
-    for (int g = 0; g < 8; g++) {
-        s[g] = largest(x + 32 * g, 32) / -127;
-        max = fmaxf(max, fabsf(s[g]));
-    }
-    float d = store_half(b, max / 31);
-    memset(b + 2, 0, 6);
-    for (int g = 0; g < 8; g++) {
-        int scale = steps(s[g], 0, d, -32, 31);
-        b[4 + g / 2] |= (uint8_t)(((scale + 32) & 15) << 4 * (g % 2));
-        b[2 + g / 4] |= (uint8_t)((scale + 32) >> 4 << 2 * (g % 4));
-        codes(iq4, x + 32 * g, d * (float)scale, b + 8 + 16 * g);
-    }
-}
-
-// MXFP4: the largest number is below 8 in units of the block's power of two; codes are of halves of it.
-static void mxfp4(const float *x, uint8_t *b)
-{
-    static const int number[16] = { 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12 };
-    int exponent = 0;
-    float max = fabsf(largest(x, 32));
-    frexpf(max, &exponent);
-    b[0] = (uint8_t)(max == 0 ? 0 : exponent - 3 + 127);
-    codes(number, x, ldexpf(1, b[0] - 128), b + 1);
-}
-
 static void quantize_block(enum type type, const float *x, uint8_t *b)
 {
     uint16_t bits;
@@ -226,10 +174,6 @@ static void quantize_block(enum type type, const float *x, uint8_t *b)
         break;
     case F16:
         bits = half(*x);
-        memcpy(b, &bits, sizeof(bits));
-        break;
-    case BF16:
-        bits = bfloat(*x);
         memcpy(b, &bits, sizeof(bits));
         break;
     case Q8_0:
@@ -250,15 +194,6 @@ static void quantize_block(enum type type, const float *x, uint8_t *b)
     case Q6_K:
         q6_k(x, b);
         break;
-    case IQ4_NL:
-        codes(iq4, x, store_half(b, largest(x, 32) / -127), b + 2);
-        break;
-    case IQ4_XS:
-        iq4_xs(x, b);
-        break;
-    case MXFP4:
-        mxfp4(x, b);
-        break;
     default:
         assert(!"a type");
     }
@@ -268,6 +203,12 @@ void plain_quantize_row(enum type type, const float *x, int64_t n, void *to)
 {
     const struct type_facts *f = &type_facts[type];
     assert(n % f->block == 0);
+    if (type == BF16 || type == IQ4_NL || type == IQ4_XS || type == MXFP4) {
+        const bool fits = quantize_floats(type, x, n, to);
+        assert(fits);
+        (void)fits;
+        return;
+    }
     for (int64_t i = 0; i < n / f->block; i++)
         quantize_block(type, x + i * f->block, (uint8_t *)to + i * f->bytes);
 }

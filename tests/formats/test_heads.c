@@ -235,12 +235,12 @@ static void a_draft_vocabulary_may_have_any_order(void **unused)
 
 #define FACTORS(x) "[" x "," x "," x "," x "," x "," x "," x "," x "]"
 #define LONG(x, y) \
-    "{\"type\":\"longrope\",\"short_factor\":" FACTORS(x) ",\"long_factor\":" FACTORS( \
+    "{'type':'longrope','short_factor':" FACTORS(x) ",'long_factor':" FACTORS( \
         y) "," \
-           "\"original_max_position_embeddings\":64,\"attention_factor\":1}"
-#define LINEAR(x) "{\"rope_type\":\"linear\",\"rope_theta\":10000,\"factor\":" x "}"
-#define PLAIN "{\"rope_type\":\"default\",\"rope_theta\":10000}"
-#define OF_LAYERS(full, windowed) "{\"full_attention\":" full ",\"sliding_attention\":" windowed "}"
+           "'original_max_position_embeddings':64,'attention_factor':1}"
+#define LINEAR(x) "{'rope_type':'linear','rope_theta':10000,'factor':" x "}"
+#define PLAIN "{'rope_type':'default','rope_theta':10000}"
+#define OF_LAYERS(full, windowed) "{'full_attention':" full ",'sliding_attention':" windowed "}"
 enum { EAGLE_FORMS = 4, NOT_GEMMA = 0, ALL_LAYERS_ALIKE = 1, WINDOWED = 2 };
 
 static const struct rope_form {
@@ -257,39 +257,22 @@ static const struct rope_form {
     { .name = "longrope, short", .parameters = LONG("2", "8"), .context = 64, .as = "linear 2" },
     { .name = "longrope, long", .parameters = LONG("2", "8"), .context = 65, .as = "linear 8" },
     { .name = "llama3",
-      .parameters = "{\"rope_type\":\"llama3\",\"factor\":1,\"low_freq_factor\":1,\"high_freq_factor\":4,"
-                    "\"original_max_position_embeddings\":64}",
+      .parameters = "{'rope_type':'llama3','factor':1,'low_freq_factor':1,'high_freq_factor':4,"
+                    "'original_max_position_embeddings':64}",
       .as = "none" },
     { .name = "yarn",
-      .parameters = "{\"rope_type\":\"yarn\",\"factor\":1,\"original_max_position_embeddings\":64}",
+      .parameters = "{'rope_type':'yarn','factor':1,'original_max_position_embeddings':64}",
       .as = "none" },
     { .name = "full linear", .parameters = OF_LAYERS(LINEAR("2"), PLAIN), .gemma = ALL_LAYERS_ALIKE },
     { .name = "windowed linear", .parameters = OF_LAYERS(PLAIN, LINEAR("2")), .gemma = WINDOWED, .as = "full linear" },
     { .name = "dynamic",
-      .parameters = "{\"rope_type\":\"dynamic\",\"factor\":2}",
+      .parameters = "{'rope_type':'dynamic','factor':2}",
       .refused = "expected a rope_type of default, linear, llama3, yarn or longrope, found \"dynamic\"" },
     { .name = "longrope without divisors",
-      .parameters = "{\"rope_type\":\"longrope\",\"original_max_position_embeddings\":64}",
+      .parameters = "{'rope_type':'longrope','original_max_position_embeddings':64}",
       .refused = "short_factor: expected a list of 8 numbers above 0" },
 };
 enum { ROPE_FORMS = sizeof(rope_forms) / sizeof(*rope_forms) };
-
-// Gemma 3's layer has more norms. Its window is wider than the test's texts.
-static void make_gemma(struct head_edit *e, struct json *layer, const char *prefix, int pattern)
-{
-    static const char *const wide[] = { "pre_feedforward_layernorm", "post_feedforward_layernorm" },
-                             *const of_heads[] = { "q_norm", "k_norm" };
-    for (int i = 0; i < 2; i++) {
-        head_edit_floats(e, 0, WIDTH, 0, "%s%s.weight", prefix, wide[i]);
-        head_edit_floats(e, 0, 16, 0, "%sself_attn.%s.weight", prefix, of_heads[i]);
-    }
-    json_set(layer, "model_type", json_new_text("gemma3_text"));
-    json_set(layer, "architectures", json_new_null());
-    json_set(layer, "hidden_act", json_new_null());
-    json_set(layer, "hidden_activation", json_new_text("gelu_pytorch_tanh"));
-    json_set(layer, "sliding_window", json_new_int(64));
-    json_set(layer, "sliding_window_pattern", json_new_int(pattern));
-}
 
 static const struct eagle_form {
     enum head_kind kind;
@@ -301,19 +284,26 @@ static const struct eagle_form {
     { HEAD_EAGLE3, "eagle3_speculators", "layers.0." },
 };
 
+// Gemma 3's layer has more norms. Its window is wider than the test's texts.
 static void write_with_rope(const char *path, const struct eagle_form *form, const struct rope_form *rope)
 {
-    struct error err;
+    static const char *const norms[] = { "pre_feedforward_layernorm", "post_feedforward_layernorm", "self_attn.q_norm",
+                                         "self_attn.k_norm" };
     form_write(path, form->name, NULL);
     struct head_edit *e = head_edit_open(path);
-    const struct json *inner = json_get(head_edit_config(e), "transformer_layer_config");
-    struct json *layer = inner != NULL ? json_clone(inner) : head_edit_config(e);
-    if (rope->gemma != NOT_GEMMA)
-        make_gemma(e, layer, form->prefix, rope->gemma);
+    struct json *inner = json_get(head_edit_config(e), "transformer_layer_config"),
+                *layer = inner != NULL ? inner : head_edit_config(e),
+                *gemma = json_of("{'model_type': 'gemma3_text', 'architectures': null, 'hidden_act': null, "
+                                 "'hidden_activation': 'gelu_pytorch_tanh', 'sliding_window': 64}");
+    for (int i = 0; i < 4 && rope->gemma != NOT_GEMMA; i++)
+        head_edit_floats(e, 0, i < 2 ? WIDTH : 16, 0, "%s%s.weight", form->prefix, norms[i]);
+    if (rope->gemma != NOT_GEMMA) {
+        json_object_update(layer, gemma);
+        json_set(layer, "sliding_window_pattern", json_new_int(rope->gemma));
+    }
     if (rope->parameters != NULL)
-        json_set(layer, "rope_parameters", json_parse(rope->parameters, strlen(rope->parameters), "rope", &err));
-    if (inner != NULL)
-        json_set(head_edit_config(e), "transformer_layer_config", layer);
+        json_set(layer, "rope_parameters", json_of(rope->parameters));
+    json_free(gemma);
     head_edit_close(e);
 }
 

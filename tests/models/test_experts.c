@@ -11,8 +11,12 @@
 
 enum { WIDTH = 64, HIDDEN = 96, EXPERTS = 11, MOST = 64 };
 
-struct weights_of { // as floats
-    float *router, *gate[EXPERTS], *up[EXPERTS], *down[EXPERTS];
+struct mixture {
+    struct backend *backend;
+    float *router, *gate[EXPERTS], *up[EXPERTS], *down[EXPERTS]; // as floats
+    struct tensor of_gate[EXPERTS], of_up[EXPERTS], of_down[EXPERTS];
+    struct experts experts;
+    struct expert_scratch scratch;
 };
 
 static struct tensor ready(struct backend *b, float *w, int rows, int width)
@@ -23,22 +27,67 @@ static struct tensor ready(struct backend *b, float *w, int rows, int width)
     return t;
 }
 
-static struct weights_of any_weights(void)
+// Random weights; open() takes what they have become.
+static struct mixture *any_mixture(struct backend *b)
 {
-    struct weights_of w = { .router = uniforms(EXPERTS * WIDTH) };
+    struct mixture *m = xcalloc(1, sizeof(*m));
+    m->backend = b;
+    m->router = uniforms(EXPERTS * WIDTH);
     for (int e = 0; e < EXPERTS; e++) {
-        w.gate[e] = uniforms(HIDDEN * WIDTH);
-        w.up[e] = uniforms(HIDDEN * WIDTH);
-        w.down[e] = uniforms(WIDTH * HIDDEN);
+        m->gate[e] = uniforms(HIDDEN * WIDTH);
+        m->up[e] = uniforms(HIDDEN * WIDTH);
+        m->down[e] = uniforms(WIDTH * HIDDEN);
     }
-    return w;
+    return m;
 }
 
-static void free_weights(struct weights_of *w)
+static void open(struct mixture *m, int used, bool normalized)
 {
-    free(w->router);
-    for (int e = 0; e < EXPERTS; e++)
-        free(w->gate[e]), free(w->up[e]), free(w->down[e]);
+    struct backend *b = m->backend;
+    const struct model_shape s = { .width = WIDTH, .experts = EXPERTS, .experts_used = used, .expert_hidden = HIDDEN };
+    m->experts = (struct experts){ .count = EXPERTS,
+                                   .used = used,
+                                   .normalized = normalized,
+                                   .gate = m->of_gate,
+                                   .up = m->of_up,
+                                   .down = m->of_down,
+                                   .router = ready(b, m->router, EXPERTS, WIDTH) };
+    for (int i = 0; i < EXPERTS; i++) {
+        m->of_gate[i] = ready(b, m->gate[i], HIDDEN, WIDTH);
+        m->of_up[i] = ready(b, m->up[i], HIDDEN, WIDTH);
+        m->of_down[i] = ready(b, m->down[i], WIDTH, HIDDEN);
+    }
+    assert_true(expert_scratch_create(&m->scratch, b, &s, MOST));
+}
+
+static void close_mixture(struct mixture *m)
+{
+    struct backend *b = m->backend;
+    expert_scratch_destroy(&m->scratch, b);
+    b->unprepare(b, m->experts.router);
+    for (int i = 0; i < EXPERTS; i++) {
+        b->unprepare(b, m->of_gate[i]), b->unprepare(b, m->of_up[i]), b->unprepare(b, m->of_down[i]);
+        free(m->gate[i]), free(m->up[i]), free(m->down[i]);
+    }
+    free(m->router);
+    free(m);
+}
+
+static const float *forward(struct mixture *m, float *x, int n)
+{
+    m->scratch.touched = 0;
+    return experts_forward(m->backend, &m->experts, &m->scratch, floats(x, n, WIDTH), GATE_SILU).data;
+}
+
+// The rows one by one; free() them.
+static float *alone(struct mixture *m, float *x, int n)
+{
+    float *rows = xmalloc((size_t)(n * WIDTH) * sizeof(*rows));
+    for (int i = 0; i < n; i++) {
+        memcpy(rows + i * WIDTH, forward(m, x + i * WIDTH, 1), WIDTH * sizeof(float));
+        assert_int_equal(m->scratch.touched, m->experts.used);
+    }
+    return rows;
 }
 
 static double dot(const float *a, const float *b, int n)
@@ -50,7 +99,7 @@ static double dot(const float *a, const float *b, int n)
 }
 
 // One row; used[e]: whether it uses expert e.
-static void reference(const struct weights_of *w, const float *x, int used, bool normalized, double *out, bool *uses)
+static void reference(const struct mixture *w, const float *x, int used, bool normalized, double *out, bool *uses)
 {
     double score[EXPERTS], total = 0;
     memset(out, 0, WIDTH * sizeof(*out));
@@ -79,34 +128,17 @@ static void reference(const struct weights_of *w, const float *x, int used, bool
 
 static void check(struct backend *b, int used, bool normalized)
 {
-    struct weights_of w = any_weights();
-    struct tensor gate[EXPERTS], up[EXPERTS], down[EXPERTS];
-    struct experts e = {
-        .count = EXPERTS, .used = used, .normalized = normalized, .gate = gate, .up = up, .down = down
-    };
-    const struct model_shape s = { .width = WIDTH, .experts = EXPERTS, .experts_used = used, .expert_hidden = HIDDEN };
-    e.router = ready(b, w.router, EXPERTS, WIDTH);
-    for (int i = 0; i < EXPERTS; i++) {
-        gate[i] = ready(b, w.gate[i], HIDDEN, WIDTH);
-        up[i] = ready(b, w.up[i], HIDDEN, WIDTH);
-        down[i] = ready(b, w.down[i], WIDTH, HIDDEN);
-    }
-    struct expert_scratch t;
-    assert_true(expert_scratch_create(&t, b, &s, MOST));
-    float *x = uniforms(MOST * WIDTH), *alone = uniforms(MOST * WIDTH);
-    for (int i = 0; i < MOST; i++)
-        memcpy(alone + i * WIDTH, experts_forward(b, &e, &t, floats(x + i * WIDTH, 1, WIDTH), GATE_SILU).data,
-               WIDTH * sizeof(float));
-    assert_int_equal(t.touched, MOST * used);
+    struct mixture *m = any_mixture(b);
+    open(m, used, normalized);
+    float *x = uniforms(MOST * WIDTH), *one = alone(m, x, MOST);
     for (int n = 1; n <= MOST; n = n < 4 ? n + 1 : n * 2) {
         bool touched[EXPERTS] = { false };
-        t.touched = 0;
-        const float *all = experts_forward(b, &e, &t, floats(x, n, WIDTH), GATE_SILU).data;
-        assert_memory_equal(all, alone, (size_t)(n * WIDTH) * sizeof(float));
+        const float *all = forward(m, x, n);
+        assert_memory_equal(all, one, (size_t)(n * WIDTH) * sizeof(float));
         for (int i = 0; i < n; i++) {
             double expected[WIDTH];
             bool uses[EXPERTS];
-            reference(&w, x + i * WIDTH, used, normalized, expected, uses);
+            reference(m, x + i * WIDTH, used, normalized, expected, uses);
             for (int k = 0; k < EXPERTS; k++)
                 touched[k] = touched[k] || uses[k];
             assert_true(reference_distance(all + i * WIDTH, expected, WIDTH) < 2e-6);
@@ -114,14 +146,10 @@ static void check(struct backend *b, int used, bool normalized)
         int count = 0;
         for (int k = 0; k < EXPERTS; k++)
             count += touched[k];
-        assert_int_equal(t.touched, count);
+        assert_int_equal(m->scratch.touched, count);
     }
-    expert_scratch_destroy(&t, b);
-    b->unprepare(b, e.router);
-    for (int i = 0; i < EXPERTS; i++)
-        b->unprepare(b, gate[i]), b->unprepare(b, up[i]), b->unprepare(b, down[i]);
-    free_weights(&w);
-    free(x), free(alone);
+    close_mixture(m);
+    free(x), free(one);
 }
 
 static void rows_get_what_their_experts_make(void **unused)
@@ -133,113 +161,22 @@ static void rows_get_what_their_experts_make(void **unused)
                     check(backends[b], used, normalized != 0);
 }
 
-// Rows of which each is a unit vector, so the router's columns say which experts it uses: rows that share all experts, some, or none.
-static void check_shared(struct backend *b, int (*expert)(int row, int k), int n, int united)
-{
-    enum { SETS_USED = 2 };
-    struct weights_of w = any_weights();
-    struct tensor gate[EXPERTS], up[EXPERTS], down[EXPERTS];
-    struct experts e = {
-        .count = EXPERTS, .used = SETS_USED, .normalized = true, .gate = gate, .up = up, .down = down
-    };
-    const struct model_shape s = {
-        .width = WIDTH, .experts = EXPERTS, .experts_used = SETS_USED, .expert_hidden = HIDDEN
-    };
-    float *x = calloc((size_t)n * WIDTH, sizeof(*x)), *alone = uniforms(n * WIDTH);
-    memset(w.router, 0, EXPERTS * WIDTH * sizeof(float));
-    for (int i = 0; i < n; i++) {
-        x[i * WIDTH + i] = 1;
-        for (int k = 0; k < SETS_USED; k++)
-            w.router[expert(i, k) * WIDTH + i] = (float)(2 + k);
-    }
-    e.router = ready(b, w.router, EXPERTS, WIDTH);
-    for (int i = 0; i < EXPERTS; i++) {
-        gate[i] = ready(b, w.gate[i], HIDDEN, WIDTH);
-        up[i] = ready(b, w.up[i], HIDDEN, WIDTH);
-        down[i] = ready(b, w.down[i], WIDTH, HIDDEN);
-    }
-    struct expert_scratch t;
-    assert_true(expert_scratch_create(&t, b, &s, n));
-    for (int i = 0; i < n; i++)
-        memcpy(alone + i * WIDTH, experts_forward(b, &e, &t, floats(x + i * WIDTH, 1, WIDTH), GATE_SILU).data,
-               WIDTH * sizeof(float));
-    assert_int_equal(t.touched, n * SETS_USED);
-    t.touched = 0;
-    assert_memory_equal(experts_forward(b, &e, &t, floats(x, n, WIDTH), GATE_SILU).data, alone,
-                        (size_t)(n * WIDTH) * sizeof(float));
-    assert_int_equal(t.touched, united);
-    expert_scratch_destroy(&t, b);
-    b->unprepare(b, e.router);
-    for (int i = 0; i < EXPERTS; i++)
-        b->unprepare(b, gate[i]), b->unprepare(b, up[i]), b->unprepare(b, down[i]);
-    free_weights(&w);
-    free(x), free(alone);
-}
-
-static int same(int row, int k)
-{
-    return 3 + 4 * k;
-}
-
-static int own(int row, int k)
-{
-    return 2 * row + k;
-}
-
-static int one_shared(int row, int k)
-{
-    return k == 0 ? 10 : row % 10;
-}
-
-static void rows_may_share_all_some_or_no_experts(void **unused)
-{
-    for (int b = 0; b < n_backends; b++)
-        if (!backends[b]->varies) {
-            check_shared(backends[b], same, 64, 2);
-            check_shared(backends[b], own, 5, 10);
-            check_shared(backends[b], one_shared, 7, 8);
-            check_shared(backends[b], one_shared, 64, 11);
-        }
-}
-
-// Equal scores: the experts with the lowest numbers.
+// Equal scores: the experts with the lowest numbers; the others would make zeros.
 static void ties_go_to_the_expert_with_the_lower_number(void **unused)
 {
     for (int b = 0; b < n_backends; b++) {
-        struct backend *c = backends[b];
-        struct weights_of w = any_weights();
-        struct tensor gate[EXPERTS], up[EXPERTS], down[EXPERTS];
-        memset(w.router, 0, EXPERTS * WIDTH * sizeof(float));
-        for (int i = 0; i < EXPERTS; i++) {
-            for (int k = 0; k < WIDTH * HIDDEN; k++)
-                w.down[i][k] = i < 2 ? w.down[i][k] : 0; // the others would make zeros
-            gate[i] = ready(c, w.gate[i], HIDDEN, WIDTH);
-            up[i] = ready(c, w.up[i], HIDDEN, WIDTH);
-            down[i] = ready(c, w.down[i], WIDTH, HIDDEN);
-        }
-        struct experts e = { .count = EXPERTS, .used = 2, .normalized = true, .gate = gate, .up = up, .down = down };
-        const struct model_shape s = { .width = WIDTH, .experts = EXPERTS, .experts_used = 2, .expert_hidden = HIDDEN };
-        struct expert_scratch t;
-        e.router = ready(c, w.router, EXPERTS, WIDTH);
-        assert_true(expert_scratch_create(&t, c, &s, 1));
+        struct mixture *m = any_mixture(backends[b]);
         float *x = uniforms(WIDTH);
-        double expected[WIDTH] = { 0 };
-        const float *out = experts_forward(c, &e, &t, floats(x, 1, WIDTH), GATE_SILU).data;
-        for (int i = 0; i < 2; i++) {
-            float hidden[HIDDEN];
-            for (int h = 0; h < HIDDEN; h++) {
-                const double g = dot(x, w.gate[i] + h * WIDTH, WIDTH);
-                hidden[h] = (float)(g / (1 + exp(-g)) * dot(x, w.up[i] + h * WIDTH, WIDTH));
-            }
-            for (int d = 0; d < WIDTH; d++)
-                expected[d] += dot(hidden, w.down[i] + d * HIDDEN, HIDDEN) / 2;
-        }
-        assert_true(reference_distance(out, expected, WIDTH) < 2e-6);
-        expert_scratch_destroy(&t, c);
-        c->unprepare(c, e.router);
-        for (int i = 0; i < EXPERTS; i++)
-            c->unprepare(c, gate[i]), c->unprepare(c, up[i]), c->unprepare(c, down[i]);
-        free_weights(&w);
+        double expected[WIDTH];
+        bool uses[EXPERTS];
+        memset(m->router, 0, EXPERTS * WIDTH * sizeof(float));
+        for (int i = 2; i < EXPERTS; i++)
+            memset(m->down[i], 0, WIDTH * HIDDEN * sizeof(float));
+        open(m, 2, true);
+        reference(m, x, 2, true, expected, uses);
+        assert_true(uses[0] && uses[1]);
+        assert_true(reference_distance(forward(m, x, 1), expected, WIDTH) < 2e-6);
+        close_mixture(m);
         free(x);
     }
 }
@@ -248,7 +185,6 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_get_what_their_experts_make),
-        cmocka_unit_test(rows_may_share_all_some_or_no_experts),
         cmocka_unit_test(ties_go_to_the_expert_with_the_lower_number),
     };
     return backends_open(argc, argv) ? cmocka_run_group_tests(tests, NULL, backends_close) : 77;

@@ -23,42 +23,43 @@ static struct safetensor numbered(const char *name, int64_t a, int64_t b, int64_
     return t;
 }
 
-static void check(const char *family, const char *name, int n, int64_t rows, int64_t width, const char *const *names)
+// parts: the n matrices that an expert has in the tensor.
+static void check(const char *family, const char *name, int n, int64_t rows, int64_t width, const char *prefix,
+                  const char *const *parts)
 {
     const struct architecture *a = architecture_of_model_type(family);
     const struct safetensor t = numbered(name, EXPERTS, n * rows, width);
     assert_int_equal(fused_experts_parts(a, &t), EXPERTS * n);
-    for (int e = 0; e < EXPERTS; e++)
-        for (int m = 0; m < n; m++) {
-            const struct safetensor part = fused_experts_part(a, &t, (size_t)(e * n + m));
-            assert_string_equal(part.name, names[e * n + m]);
-            assert_true(part.dims == 2 && part.dim[0] == rows && part.dim[1] == width && part.file == 7);
-            assert_int_equal(part.bytes, (size_t)(rows * width) * sizeof(float));
-            for (int64_t r = 0; r < rows; r++) // transformers: linear(x, gate_up[e]).chunk(2)
-                assert_true(((const float *)part.data)[r * width] == (float)((e * n * rows + m * rows + r) * width));
-            free((void *)(uintptr_t)part.name);
-        }
+    for (int i = 0; i < EXPERTS * n; i++) {
+        const struct safetensor part = fused_experts_part(a, &t, (size_t)i);
+        char *expected = xformat("%s%d.%s", prefix, i / n, parts[i % n]);
+        assert_string_equal(part.name, expected);
+        assert_true(part.dims == 2 && part.dim[0] == rows && part.dim[1] == width && part.file == 7);
+        assert_int_equal(part.bytes, (size_t)(rows * width) * sizeof(float));
+        for (int64_t r = 0; r < rows; r++) // transformers: linear(x, gate_up[e]).chunk(2)
+            assert_true(((const float *)part.data)[r * width] == (float)((i * rows + r) * width));
+        free((void *)(uintptr_t)part.name);
+        free(expected);
+    }
     free((void *)(uintptr_t)t.data);
 }
+
+#define PARTS(...) \
+    (const char *const[]) \
+    { \
+        __VA_ARGS__ \
+    }
 
 static void each_part_is_a_matrix_of_an_expert(void **unused)
 {
 #define Q "model.layers.12.mlp.experts."
 #define M "model.layers.12.block_sparse_moe.experts."
-    static const char *const both[] = { Q "0.gate_proj.weight", Q "0.up_proj.weight",   Q "1.gate_proj.weight",
-                                        Q "1.up_proj.weight",   Q "2.gate_proj.weight", Q "2.up_proj.weight" },
-                             *const down[] = { Q "0.down_proj.weight", Q "1.down_proj.weight", Q "2.down_proj.weight" },
-                             *const mixtral[] = { M "0.w1.weight", M "0.w3.weight", M "1.w1.weight",
-                                                  M "1.w3.weight", M "2.w1.weight", M "2.w3.weight" },
-                             *const w2[] = { M "0.w2.weight", M "1.w2.weight", M "2.w2.weight" },
-                             *const scales[] = { Q "0.gate_proj.weight_scale_inv", Q "0.up_proj.weight_scale_inv",
-                                                 Q "1.gate_proj.weight_scale_inv", Q "1.up_proj.weight_scale_inv",
-                                                 Q "2.gate_proj.weight_scale_inv", Q "2.up_proj.weight_scale_inv" };
-    check("qwen3_moe", Q "gate_up_proj", 2, HIDDEN, WIDTH, both);
-    check("qwen3_moe", Q "down_proj", 1, WIDTH, HIDDEN, down);
-    check("qwen3_moe", Q "gate_up_proj_scale_inv", 2, 1, 2, scales);
-    check("mixtral", Q "gate_up_proj", 2, HIDDEN, WIDTH, mixtral);
-    check("mixtral", Q "down_proj", 1, WIDTH, HIDDEN, w2);
+    check("qwen3_moe", Q "gate_up_proj", 2, HIDDEN, WIDTH, Q, PARTS("gate_proj.weight", "up_proj.weight"));
+    check("qwen3_moe", Q "down_proj", 1, WIDTH, HIDDEN, Q, PARTS("down_proj.weight"));
+    check("qwen3_moe", Q "gate_up_proj_scale_inv", 2, 1, 2, Q,
+          PARTS("gate_proj.weight_scale_inv", "up_proj.weight_scale_inv"));
+    check("mixtral", Q "gate_up_proj", 2, HIDDEN, WIDTH, M, PARTS("w1.weight", "w3.weight"));
+    check("mixtral", Q "down_proj", 1, WIDTH, HIDDEN, M, PARTS("w2.weight"));
 }
 
 static void other_tensors_stay_as_they_are(void **unused)
