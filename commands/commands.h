@@ -29,9 +29,9 @@ int command_heads(int argc, char **argv);    // heads.c
 struct json *registries_json(const char *only);
 struct json *options_json(const struct option *o);
 
-// Prints cells, memory and estimated time without running anything (dry_run.c). s: for times and stored results; NULL:
-// none. as_json: one object; its cells have the hashes of their inputs, as table `run` has them.
-bool experiment_dry_run(const struct experiment *e, struct store *s, bool as_json, FILE *out, struct error *err);
+// Returns cells, memory and estimated time without running anything (dry_run.c); its cells have the hashes of their
+// inputs, as table `run` has them. s: for times and stored results; NULL: none. NULL on failure.
+struct json *experiment_dry_run(const struct experiment *e, struct store *s, struct error *err);
 
 // option: "I/N" or "none"; NULL: the shard follows from Slurm's SLURM_ARRAY_TASK_ID, _COUNT, _MIN and _STEP, if they
 // are set (run_command.c).

@@ -1,9 +1,9 @@
-// dry_run.c - `speclab run --dry-run`: the cells of an experiment, what is done of each, memory, and the estimated
-// time.
+// dry_run.c - `speclab run --dry-run --json`: the cells of an experiment, what is done of each, memory, and the
+// estimated time. python/speclab/words/run.py makes text of it.
 //
 // Everything is opened as for a run (so a draft model with another vocabulary is an error here too), but nothing is
 // decoded or written. The time estimate uses earlier runs of the same target in the database; without any, it assumes
-// that the weights are read once a token at ASSUMED_BANDWIDTH, and the output states that.
+// that the weights are read once a token at ASSUMED_BANDWIDTH, and `assumes_bandwidth` states that.
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +16,6 @@
 #include "experiments/machine.h"
 #include "experiments/pairs/paired_run.h"
 #include "experiments/pairs/plan.h"
-#include "experiments/progress.h"
 #include "experiments/replay/packed_rows.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
@@ -37,13 +36,11 @@ struct plan {
     const struct experiment *e;
     struct loaded_experiment opened;
     struct store *store; // NULL: no database
-    FILE *out;
     struct division division;
-    struct text cells;   // the table, printed after the summary
-    struct json *json;   // the cells, an array; NULL: text is printed
-    int64_t turns;       // number of turns to be decoded
-    double ns;           // estimated time of these turns
-    bool from_bandwidth; // part of the time is estimated from the bandwidth, not from earlier runs
+    struct json *targets, *cells; // arrays
+    int64_t turns;                // number of turns to be decoded
+    double ns;                    // estimated time of these turns
+    bool from_bandwidth;          // part of the time is estimated from the bandwidth, not from earlier runs
     // The memory of a device, for the group that needs most.
     struct need {
         struct backend *backend; // the first is the target's
@@ -102,21 +99,23 @@ static int count_due(const struct plan *p, const struct group *g, int number, in
     return all;
 }
 
-// Adds the note that a run would print on a changed environment, or the error with which it would refuse to continue.
-static void add_environment(struct plan *p, const struct cell_runner *c)
+// The note that a run would print on a changed environment, or the error with which it would refuse to continue; null:
+// none.
+static struct json *environment_json(const struct plan *p, const struct cell_runner *c)
 {
     const struct environment e = environment_of(&p->opened, c);
     struct error refusal;
     char *changed;
-    bool ok = store_environment(p->store, c->run, &e, p->e->mix, &changed, &refusal);
-    if (!ok || changed != NULL)
-        text_printf(&p->cells, "      %s\n", ok ? changed : refusal.text);
+    const bool ok = store_environment(p->store, c->run, &e, p->e->mix, &changed, &refusal);
+    struct json *j = json_new_text(ok ? changed : refusal.text);
     free(changed);
+    return j;
 }
 
 // The identity of a cell, and what may vary from run to run because its drafts depend on other texts or clocks.
 static struct json *json_of_cell(const struct plan *p, const struct cell_runner *c, int done, int all, int turns)
 {
+    const struct experiment *e = p->e;
     const struct speclab_decoder *d = c->decoder;
     const struct identity *id = &c->identity;
     const bool drafts_vary = drafter_remembers(d->type, d->drafter_options) == DRAFTS_OF_OTHERS,
@@ -129,6 +128,10 @@ static struct json *json_of_cell(const struct plan *p, const struct cell_runner 
         JSON("turns", turns), JSON("drafts_vary", drafts_vary), JSON("texts_vary", texts_vary),
         JSON("target_hash", id->target_hash), JSON("config_hash", id->config_hash),
         JSON("tokenizer_hash", id->tokenizer_hash), JSON("drafter_hash", id->drafter_hash), JSON("prompts", prompts),
+        JSON("target", c->cell.target), JSON("sampling", e->sampling.entry[c->cell.sampling].shown),
+        JSON("batch", e->batch.entry[c->cell.batch].shown), JSON("rule", e->rule.entry[c->cell.rule].shown),
+        JSON("drafter", e->drafter.entry[c->cell.drafter].shown),
+        JSON("environment", turns > 0 && c->run != 0 ? environment_json(p, c) : json_new_null()),
         JSON("settings", json_parse(id->settings, strlen(id->settings), "settings", &unused)));
     free(prompts);
     return j;
@@ -145,12 +148,7 @@ static bool add_cell(struct plan *p, const struct cell_runner *c, int done, int 
     }
     p->turns += turns;
     p->ns += ns * turns * p->e->new_tokens;
-    text_printf(&p->cells, "  %s  %5d of %-5d  %s, %s\n", c->identity.hash, done, all,
-                p->e->drafter.entry[c->cell.drafter].shown, p->e->rule.entry[c->cell.rule].shown);
-    if (turns > 0 && c->run != 0)
-        add_environment(p, c);
-    if (p->json != NULL)
-        json_push(p->json, json_of_cell(p, c, done, all, turns));
+    json_push(p->cells, json_of_cell(p, c, done, all, turns));
     return true;
 }
 
@@ -193,8 +191,6 @@ static bool add_group(struct plan *p, int number, struct error *err)
     struct need need[MAX_NEEDS];
     int needs = 0;
     bool ok = true;
-    text_printf(&p->cells, "\n%s, batch %s\n", p->e->sampling.entry[g.sampling].shown,
-                p->e->batch.entry[g.batch].shown);
     for (int i = 0; i < g.n && ok; i++)
         ok = find_run(p, &g.cell_runner[i], err);
     int *done = xcalloc((size_t)g.n, sizeof(*done)), *turns = xcalloc((size_t)g.n, sizeof(*turns));
@@ -217,149 +213,96 @@ static bool add_group(struct plan *p, int number, struct error *err)
     return ok;
 }
 
-static double megabytes(size_t bytes)
-{
-    return (double)bytes / 1e6;
-}
-
-// Prints " of the 85899 on cuda:0", ", 20123 are available", for a device with separate memory, or if several devices
-// are used.
-static void print_place(const struct plan *p, struct backend *b)
-{
-    size_t free_bytes, all;
-    const bool own = b->memory(b, &free_bytes, &all);
-    if (own)
-        fprintf(p->out, " of the %.0f", megabytes(all));
-    else if (b == p->opened.target->backend && p->opened.available > 0)
-        fprintf(p->out, ", %.0f are available", megabytes(p->opened.available));
-    if (own || p->needs > 1)
-        fprintf(p->out, " on %s", devices_name(p->opened.target->devices, b));
-    fprintf(p->out, ": ");
-}
-
-static void print_memory(const struct plan *p)
+// What a device needs. `of`: its memory, of a device with its own; `available`: what the host has for the target.
+static struct json *need_json(const struct plan *p, const struct need *n, size_t more)
 {
     const struct speclab_target *t = p->opened.target;
-    const struct need *n = &p->need[0]; // the target's device
-    const size_t weights = model_bytes(t->model) + model_table_bytes(t->model),
-                 scratch = model_scratch_bytes(model_shape(t->model), model_rows(t->model));
-    fprintf(p->out, "memory   %.0f MB", megabytes(weights + scratch + n->bytes));
-    print_place(p, t->backend);
-    fprintf(p->out, "weights %.1f, scratch %.1f; largest group: %s caches %.1f, logits and drafters %.1f\n",
-            megabytes(weights), megabytes(scratch), type_facts[t->cache].name, megabytes(n->caches),
-            megabytes(n->bytes - n->caches));
-    for (int i = 1; i < p->needs; i++) {
-        fprintf(p->out, "         %.1f MB", megabytes(p->need[i].bytes));
-        print_place(p, p->need[i].backend);
-        fprintf(p->out, "drafters\n");
-    }
+    size_t free_bytes, all;
+    const bool own = n->backend->memory(n->backend, &free_bytes, &all);
+    const bool available = !own && n->backend == t->backend && p->opened.available > 0;
+    return json_object_of(
+        JSON("device", devices_name(t->devices, n->backend)), JSON("bytes", n->bytes + more),
+        JSON("of", own ? json_new_int((json_int_t)all) : json_new_null()),
+        JSON("available", available ? json_new_int((json_int_t)p->opened.available) : json_new_null()));
 }
 
-static void print_shard(const struct plan *p)
+// The target that is open.
+static struct json *target_json(struct plan *p)
+{
+    const struct loaded_experiment *o = &p->opened;
+    const struct speclab_target *t = o->target;
+    const struct model *m = t->model;
+    const size_t weights = model_bytes(m) + model_table_bytes(m),
+                 scratch = model_scratch_bytes(model_shape(m), model_rows(m));
+    struct json *devices = json_new_array();
+    need_on(p->need, &p->needs, t->backend); // it has none if the shard has no group of this target
+    for (int i = 0; i < p->needs; i++)
+        json_push(devices, need_json(p, &p->need[i], i == 0 ? weights + scratch : 0));
+    return json_object_of(JSON("name", p->e->target.entry[o->which].shown), JSON("model", o->chosen->model),
+                          JSON("weights", model_type(m)), JSON("activations", activations_names[model_activations(m)]),
+                          JSON("cache", type_facts[t->cache].name), JSON("device", o->chosen->device),
+                          JSON("inflated", json_new_bool(model_config(m)->inflated != NULL)),
+                          JSON("processor", o->processor), JSON("backend", t->backend->describe(t->backend)),
+                          JSON("chat", t->chat.label), JSON("prompt_tokens", (double)o->tokens / p->e->prompts.n),
+                          JSON("longest", o->longest), JSON("context", o->context), JSON("weight_bytes", weights),
+                          JSON("scratch_bytes", scratch), JSON("cache_bytes", p->need[0].caches),
+                          JSON("devices", devices));
+}
+
+static struct json *shard_json(const struct plan *p)
 {
     const struct experiment *e = p->e;
     const struct shard s = e->shard;
     int own = 0;
     for (int i = 0; i < p->division.n; i++)
         own += p->division.part[i].shard == s.index;
-    fprintf(p->out, "shard    %d/%d%s: %d of %d paired runs, %lld of %lld conversations; what follows is of these\n",
-            s.index, s.of, s.by_slurm ? ", by SLURM_ARRAY_TASK_ID" : "", own, p->division.n,
-            (long long)division_conversations(&p->division, e, s.index),
-            (long long)experiment_cells(e) * e->prompts.n * e->repeat);
+    return json_object_of(JSON("index", s.index), JSON("of", s.of), JSON("by_slurm", s.by_slurm), JSON("pairs", own),
+                          JSON("conversations", division_conversations(&p->division, e, s.index)));
 }
 
-// The target that is open.
-static void print_target(const struct plan *p)
-{
-    const struct experiment *e = p->e;
-    const struct model *m = p->opened.target->model;
-    fprintf(p->out, "target   %s: %s weights, %s activations, %s cache, on %s%s\n         %s, %s\n",
-            p->opened.chosen->model, model_type(m), activations_names[model_activations(m)],
-            type_facts[p->opened.target->cache].name, p->opened.chosen->device,
-            model_config(m)->inflated != NULL ? "; marked as inflated" : "", p->opened.processor,
-            p->opened.target->backend->describe(p->opened.target->backend));
-    fprintf(p->out,
-            "prompts  %s, chat %s, first turns of %.0f tokens on average, %d at most;\n"
-            "         at most %d new tokens a turn, context %d\n",
-            e->prompts_file, p->opened.target->chat.label, (double)p->opened.tokens / e->prompts.n, p->opened.longest,
-            e->new_tokens, p->opened.context);
-    print_memory(p);
-}
-
-static void print_end(const struct plan *p)
+static struct json *plan_json(const struct plan *p)
 {
     const struct experiment *e = p->e;
     int listed;
     const int left_out = experiment_left_out(e, &listed);
-    char time[32];
-    progress_time((int64_t)p->ns, time, sizeof(time));
-    if (p->turns == 0)
-        fprintf(p->out, "time     none: all results are in the database\n");
-    else
-        fprintf(p->out, "time     at most %s to decode %lld turns, without prompts%s\n", time, (long long)p->turns,
-                p->from_bandwidth
-                    ? ";\n         estimated from the size of the weights at 10 GB/s, as the database has no such run"
-                    : ", at the speed of\n         earlier runs in the database");
-    if (p->turns > 0)
-        fprintf(p->out, "disk     at most %.1f MB for these turns%s\n",
-                (double)p->turns * (TEXT_BYTES + (double)e->new_tokens * (TOKEN_BYTES + STEP_BYTES)) / 1e6,
-                e->trials || e->expected || e->rows != ROWS_NONE ? ", without what `record` adds" : "");
-    if (e->shard.of > 1)
-        print_shard(p);
-    if (left_out > 0)
-        fprintf(p->out, "cells    %d of the %d that the lists make are left out by zip or exclude\n", left_out, listed);
-    if (e->none_added)
-        fprintf(p->out, "cells    the baseline `none` was added to the list of drafters\n");
-    if (e->repeat > 1)
-        fprintf(p->out, "done     conversations, over all repeats\n");
+    return json_object_of(
+        JSON("experiment", e->name), JSON("turns", p->turns), JSON("estimated_ns", p->ns),
+        JSON("assumes_bandwidth", p->from_bandwidth),
+        JSON("bytes", (double)p->turns * (TEXT_BYTES + (double)e->new_tokens * (TOKEN_BYTES + STEP_BYTES))),
+        JSON("records_more", json_new_bool(e->trials || e->expected || e->rows != ROWS_NONE)),
+        JSON("all_cells", experiment_cells(e)), JSON("listed_cells", listed), JSON("left_out", left_out),
+        JSON("all_pairs", p->division.n), JSON("none_added", e->none_added), JSON("prompts_file", e->prompts_file),
+        JSON("prompts", e->prompts.n), JSON("prompt_turns", experiment_turns(e)), JSON("repeat", e->repeat),
+        JSON("new_tokens", e->new_tokens), JSON("shard", e->shard.of > 1 ? shard_json(p) : json_new_null()),
+        JSON("targets", p->targets), JSON("cells", p->cells));
 }
 
 static bool add_target(struct plan *p, int target, struct error *err)
 {
-    const struct experiment *e = p->e;
-    const int first = target * target_groups(e);
-    if (!loaded_experiment_open(&p->opened, e, target, err))
+    const int first = target * target_groups(p->e);
+    if (!loaded_experiment_open(&p->opened, p->e, target, err))
         return false;
     p->needs = 0;
-    if (e->target.n > 1)
-        text_printf(&p->cells, "\n%s\n", e->target.entry[target].shown);
     bool ok = true;
-    for (int g = first; g < first + target_groups(e) && ok; g++)
-        ok = division_count(&p->division, g, e->shard.index) == 0 || add_group(p, g, err);
+    for (int g = first; g < first + target_groups(p->e) && ok; g++)
+        ok = division_count(&p->division, g, p->e->shard.index) == 0 || add_group(p, g, err);
     if (ok)
-        print_target(p);
+        json_push(p->targets, target_json(p));
     loaded_experiment_close(&p->opened);
     return ok;
 }
 
-bool experiment_dry_run(const struct experiment *e, struct store *s, bool as_json, FILE *out, struct error *err)
+struct json *experiment_dry_run(const struct experiment *e, struct store *s, struct error *err)
 {
-    char *summary = NULL;
-    size_t bytes;
-    struct plan p = { .e = e, .store = s, .out = open_memstream(&summary, &bytes) };
-    p.json = as_json ? json_new_array() : NULL;
-    if (p.out == NULL)
-        memory_out(0);
+    struct plan p = { .e = e, .store = s, .targets = json_new_array(), .cells = json_new_array() };
     p.division = division_of(e, e->shard.of);
-    fprintf(p.out, "%s: %d cells, %d prompts of %d turns, %d %s\n", e->name, experiment_cells(e), e->prompts.n,
-            experiment_turns(e), e->repeat, e->repeat == 1 ? "repeat" : "repeats");
-    text_puts(&p.cells, "\n  cell              conversations   drafter, rule\n");
     bool ok = true;
     for (int target = 0; target < e->target.n && ok; target++)
         ok = add_target(&p, target, err);
-    print_end(&p);
-    fclose(p.out);
-    if (ok && as_json) {
-        json_print(json_object_of(JSON("experiment", e->name), JSON("turns", p.turns), JSON("estimated_ns", p.ns),
-                                  JSON("cells", json_incref(p.json))),
-                   out);
-    } else if (ok) { // nothing is printed of an experiment that cannot be opened
-        fputs(summary, out);
-        fputs(p.cells.s, out);
-    }
-    json_free(p.json);
-    free(summary);
-    free(p.cells.s);
+    struct json *j = plan_json(&p);
     division_free(&p.division);
-    return ok;
+    if (ok)
+        return j;
+    json_free(j);
+    return NULL;
 }

@@ -49,8 +49,8 @@ static const struct {
     { "datastore", "features MODEL FILE... --datastore OUT" },
 };
 
-// Words of the Python package: whole ones, and words of commands with one of the options `with`, or with none of the
-// options `without`. (Modules say the same in lines "# with --html" and "# without --csv".)
+// Words of the Python package: whole ones, and words of commands with one of the options `with` and none of the options
+// `without`. (Modules say the same in lines "# with --a --b", "# without --c" and "# with --a without --c".)
 static const struct {
     const char *name, *with, *without, *summary;
 } tools[] = {
@@ -64,13 +64,15 @@ static const struct {
     { "check-drafter", NULL, NULL, "does a drafter in Python keep its contract? in words" },
     { "trace", NULL, NULL, "a text as it was decoded, step by step" },
     { "generate", "--trace-html", NULL, NULL },
-    { "bench", "--compare --peer-command --peer-option", "--json",
+    { "bench", NULL, "--json", NULL },
+    { "bench", "--compare --peer-command --peer-option", NULL,
       "time passes beside llama.cpp, or another engine: --compare, --peer-command" },
     { "inspect", NULL, "--checkpoint --detokenize --json --score --tokenize", NULL },
     { "merge", NULL, NULL, "put databases of shards or of several machines into one" },
     { "distill", NULL, NULL, "let a model write training text for its drafters" },
     { "features", NULL, NULL, "write what a trained head, or the drafter rest, reads of texts" },
     { "import", NULL, NULL, "prompts of published datasets (Spec-Bench, GSM8K, ..) for experiments" },
+    { "run", "--dry-run", "--json", NULL },
     { "run", "--again", NULL, "a stored run again: does it come out the same? --again" },
     { "report", NULL, "--csv --jsonl --json --intervals",
       "tables of results; to paste (--markdown, --latex); a page with figures (--html); files of other projects (--export)" },
@@ -98,9 +100,8 @@ static int tool_of(int argc, char **argv)
 {
     for (int i = 0; tools[i].name != NULL; i++) {
         const char *with = tools[i].with, *without = tools[i].without;
-        if (strcmp(argv[1], tools[i].name) == 0 &&
-            ((with == NULL && without == NULL) || (with != NULL && option_given(argc, argv, with) != NULL) ||
-             (without != NULL && option_given(argc, argv, without) == NULL)))
+        if (strcmp(argv[1], tools[i].name) == 0 && (with == NULL || option_given(argc, argv, with) != NULL) &&
+            (without == NULL || option_given(argc, argv, without) == NULL))
             return i;
     }
     return -1;
@@ -180,12 +181,11 @@ static int fail_tool(int i, int argc, char **argv)
     const char *option = found != NULL ? found : "";
     const int n = (int)strcspn(option, " ");
     const char *space = n > 0 ? " " : "";
-    const bool is_rest = n == 0 && without != NULL;
     return usage_fail(
         &(struct usage){ .name = name },
         "%.*s%sis part of the Python package%s%s: ./run %s%s%.*s, or speclab %s%s%.*s after pip install ./python", n,
-        option, space, is_rest ? " without " : "", is_rest ? without : "", name, space, n, option, name, space, n,
-        option);
+        option, space, without != NULL ? " without " : "", without != NULL ? without : "", name, space, n, option, name,
+        space, n, option);
 }
 
 // What is printed has names of files, models and databases in it. The text of a model stays as it is.

@@ -13,6 +13,7 @@
 #include "commands/commands.h"
 #include "experiments/experiment.h"
 #include "core/interrupt.h"
+#include "core/json.h"
 #include "core/memory.h"
 #include "core/settings.h"
 #include "results/query.h"
@@ -93,15 +94,18 @@ static bool exists(const char *path)
 }
 
 // A dry run creates no database; an existing one is read for the work already done.
-static int dry_run(const struct usage *u, const struct experiment *e, const char *db, bool as_json)
+static int dry_run(const struct usage *u, const struct experiment *e, const char *db)
 {
     struct error err;
     struct store *s = NULL;
     if (exists(db) && (s = store_open(db, &err)) == NULL)
         return command_fail(u, &err);
-    bool ok = experiment_dry_run(e, s, as_json, stdout, &err);
+    struct json *j = experiment_dry_run(e, s, &err);
     store_close(s);
-    return ok ? command_done(u) : command_fail(u, &err);
+    if (j == NULL)
+        return command_fail(u, &err);
+    json_print(j, stdout);
+    return command_done(u);
 }
 
 // If Slurm's variables divide the work, tasks that are submitted again without the others would have another division.
@@ -157,12 +161,11 @@ static int run(const struct usage *u, const struct experiment *e, const char *db
 }
 
 // db NULL: the default.
-static int run_into(const struct usage *u, const struct experiment *e, bool dry, bool as_json, bool quiet,
-                    const char *db)
+static int run_into(const struct usage *u, const struct experiment *e, bool dry, bool quiet, const char *db)
 {
     char *own = e->shard.of > 1 ? xformat("results-%d-of-%d.db", e->shard.index, e->shard.of) : xstrdup("results.db");
     db = db != NULL ? db : own;
-    const int status = dry ? dry_run(u, e, db, as_json) : run(u, e, db, quiet);
+    const int status = dry ? dry_run(u, e, db) : run(u, e, db, quiet);
     free(own);
     return status;
 }
@@ -227,7 +230,7 @@ int command_run(int argc, char **argv)
     if (log != NULL && !dry && e->log == NULL)
         status = usage_fail(&u, "--log %s: %s", log, strerror(errno));
     else
-        status = run_into(&u, e, dry, as_json, quiet, db);
+        status = run_into(&u, e, dry, quiet, db);
     if (e->log != NULL)
         fclose(e->log);
     experiment_free(e);

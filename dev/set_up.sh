@@ -69,18 +69,25 @@ program() {
 # ---- tools in Python
 
 words=$here/python/speclab/words
-# A module is its word's whole; or with "# with --a --b", the word with one of these options; or with "# without ..", that with none of these.
-options_of() { sed -n "s/^# $2 -/-/p" "$words/${1//-/_}.py"; } # options_of WORD with|without
+# A module is its word's whole; or, with lines "# with --a --b", "# without --c" or "# with --a without --c", the word with one of the options
+# `with` and none of the options `without` of one of these lines.
+lines_of() { sed -n "s/^# \($2\)/\1/p" "$words/${1//-/_}.py"; } # lines_of WORD BEGINNING: a regular expression
 has_option() {                   # has_option "OPTION .." ARGUMENT...: whether one is before --
     local option given=" ${*:2} "
     for option in $1; do [[ ! "${given%% -- *} " =~ \ $option[=\ ] ]] || return 0; done
     return 1
 }
 is_tool() {                      # is_tool WORD ARGUMENT...
-    local with without
+    local lines line with without
     [[ $1 =~ ^[a-z-]+$ ]] && [ -e "$words/${1//-/_}.py" ] || return 1
-    with=$(options_of "$1" with) without=$(options_of "$1" without)
-    [ -z "$with$without" ] || has_option "$with" "${@:2}" || { [ -n "$without" ] && ! has_option "$without" "${@:2}"; }
+    lines=$(lines_of "$1" '\(with\|without\) -')
+    [ -n "$lines" ] || return 0
+    while read -r line; do
+        with=${line%%without *} without=
+        [[ $line != *without* ]] || without=${line#*without }
+        ! { [ -z "$with" ] || has_option "${with#with }" "${@:2}"; } || has_option "$without" "${@:2}" || return 0
+    done <<<"$lines"
+    return 1
 }
 has_plugin() { [[ " $* " =~ \ --plugin[\ =][^\ ]*\.py\  ]]; } # one in Python, which needs the engine in its process
 
@@ -111,7 +118,7 @@ tool() {                         # tool WORD ARGUMENT...
     local python=python3
     # A file of Python or parquet may need pandas or pyarrow, as options do that a module's line "# packages with --a --b" names.
     if grep -qis 'standard library alone' "$words/${1//-/_}.py" && ! [[ " $* " =~ \.(py|parquet)\  ]] &&
-       ! has_option "$(options_of "$1" 'packages with')" "${@:2}"; then
+       ! has_option "$(lines_of "$1" 'packages with ')" "${@:2}"; then
         ! command -v dpkg-query >/dev/null || install_packages python3
     else
         python=$(python_environment) || exit 1

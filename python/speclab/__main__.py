@@ -24,22 +24,23 @@ def names() -> list[str]:
     return sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(words.__path__))
 
 
-def options(word: str, how: str) -> list[str]:
-    """Returns the options of a module's line "# with --html --svg", or "# without --csv --json"; [] if it has none."""
-    found = re.search(f"^# {how} (-.*)$", Path(words.__path__[0], f"{word.replace('-', '_')}.py").read_text(), re.M)
-    return found[1].split() if found else []
+def options(word: str) -> list[tuple[list[str], list[str]]]:
+    """Returns a module's lines "# with --a --b", "# without --c" and "# with --a without --c": the options of each."""
+    lines = re.findall("^# (with(?:out)? -.*)$", Path(words.__path__[0], f"{word.replace('-', '_')}.py").read_text(), re.M)
+    both = [line.removeprefix("with ").partition("without ") for line in lines]
+    return [(some.split(), none.split()) for some, _, none in both]
 
 
 def is_here(given: list[str]) -> bool:
-    """Returns whether the words call this package: a module is its word's whole, or the word with one of the options of
-    its line "# with ..", or with none of those of "# without ..".
+    """Returns whether the words call this package: a module is its word's whole, or the word with one of the options
+    `with` and none of the options `without` of one of these lines.
     """
     if not given or given[0] not in names():
         return False
     end = given.index("--") if "--" in given else len(given)
     here = {word.split("=")[0] for word in given[1:end]}
-    some, none = options(given[0], "with"), options(given[0], "without")
-    return not (some or none) or not here.isdisjoint(some) or (bool(none) and here.isdisjoint(none))
+    lines = options(given[0])
+    return not lines or any((not some or not here.isdisjoint(some)) and here.isdisjoint(none) for some, none in lines)
 
 
 def has_plugin(given: list[str]) -> bool:

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from speclab import files
@@ -34,6 +34,19 @@ def call(*words: str, lines: Iterable[Any] | None = None) -> str:
 def objects(*words: str, lines: Iterable[Any] | None = None) -> list[Any]:
     """Returns the JSON values of `call`, one a line."""
     return [json.loads(line) for line in call(*words, lines=lines).split("\n") if line]
+
+
+def print_text(word: str, words: Sequence[str], text: Callable[[Any], str]) -> int:
+    """Prints the text of the JSON value of `speclab WORD --json ..`, also of one that failed, and its help without
+    --json. Returns its exit status."""
+    if "--help" in words[: words.index("--") if "--" in words else None]:
+        print(call(word, "--json", "--help"), end="")
+        return 0
+    done = subprocess.run([files.program(), word, "--json", *words], capture_output=True, encoding="utf-8", errors="surrogateescape")
+    if done.stdout:
+        print(text(json.loads(done.stdout)), end="", flush=True)
+    sys.stderr.write(done.stderr)
+    return done.returncode
 
 
 def report(path: str, experiment: str | None = None) -> dict[str, Any]:

@@ -115,7 +115,8 @@ def test_a_key_given_twice_among_many_is_found_at_once():
 def test_some_words_are_tools_with_some_options_only():
     assert is_here(["bench", "x.gguf", "--peer-command=x"]) and is_here(["bench", "--compare"])
     assert is_here(["bench", "x.gguf", "--rows", "1"]) and is_here(["bench", "--json", "--compare"]) and is_here(["bench", "--", "--json"])
-    assert not any(map(is_here, ([], ["bench", "--json"], ["run", "x.yaml"], ["run", "--", "--again"])))
+    assert is_here(["run", "--again=1"]) and is_here(["run", "x.yaml", "--dry-run"])
+    assert not any(map(is_here, ([], ["bench", "--json"], ["run", "x.yaml"], ["run", "--", "--again"], ["run", "--json", "--dry-run"])))
 
 
 def test_other_words_are_the_engine_s(speclab):
@@ -142,5 +143,5 @@ def test_the_program_hands_words_of_the_package_to_run(monkeypatch):
 
 def test_the_program_knows_the_words_and_options_of_the_package():
     """commands/main.c names them, where the program meets one; run and `python -m speclab` read the modules."""
-    listed = {t["name"]: ((t["with"] or "").split(), (t["without"] or "").split()) for t in json.loads(engine("--tables"))["tools"]}
-    assert listed == {word: (options(word, "with"), options(word, "without")) for word in names()}
+    listed = sorted((t["name"], (t["with"] or "").split(), (t["without"] or "").split()) for t in json.loads(engine("--tables"))["tools"])
+    assert listed == sorted((word, *line) for word in names() for line in options(word) or [([], [])])

@@ -69,14 +69,14 @@ static void a_shard_has_a_database_of_its_own(void **state)
 
 static void a_dry_run_shows_the_part(void **state)
 {
-    struct child_result r = child_run("run x.yaml --dry-run --shard 1/2 --db new.db");
+    struct child_result r = child_run("run x.yaml --dry-run --json --shard 1/2 --db new.db");
     child_expect_success(&r, "run");
-    expect_text(r.out, "shard    1/2: 3 of 5 paired runs, 6 of 10 conversations; what follows is of these\n");
-    expect_text(r.out, "      0 of 3      none, rejection\n");
+    expect_text(r.out, "\"shard\":{\"index\":1,\"of\":2,\"by_slurm\":false,\"pairs\":3,\"conversations\":6}");
+    expect_text(r.out, "\"conversations\":3,\"done\":0,\"turns\":");
     child_result_free(&r);
-    r = child_run("run x.yaml --dry-run --shard 0/2");
-    expect_text(r.out, "time     none: all results are in the database\n");
-    expect_text(r.out, "      2 of 2      ngram, rejection\n");
+    r = child_run("run x.yaml --dry-run --json --shard 0/2");
+    expect_text(r.out, "\"turns\":0,");
+    expect_text(r.out, "\"conversations\":2,\"done\":2,\"turns\":0,");
     child_result_free(&r);
 }
 

@@ -5,6 +5,7 @@
 
 #include "commands/commands.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "experiments/experiment.h"
 #include "results/query.h"
 #include "results/store.h"
@@ -81,17 +82,19 @@ struct store *open_store(const char *name)
     return s;
 }
 
-char *dry_run(const char *text, struct store *s)
+struct json *dry_run(const char *text, struct store *s)
 {
     struct error err = { "" };
     struct experiment *e = load(text);
-    char *out = NULL;
-    size_t n = 0;
-    FILE *to = open_memstream(&out, &n);
-    assert_ok(experiment_dry_run(e, s, false, to, &err), err);
-    fclose(to);
+    struct json *plan = experiment_dry_run(e, s, &err);
+    assert_ok(plan != NULL, err);
     experiment_free(e);
-    return out;
+    return plan;
+}
+
+int planned(const struct json *plan, const char *key, int cell)
+{
+    return (int)json_int(json_get(cell < 0 ? plan : json_at(json_get(plan, "cells"), (size_t)cell), key));
 }
 
 void perform(struct store *s, const char *sql, ...)

@@ -14,7 +14,8 @@ void write_blocks(const char *name); // a model with quantized weights and heads
 struct experiment *load(const char *text);
 struct store *open_store(const char *name);
 void run(const char *text, struct store *s);
-char *dry_run(const char *text, struct store *s); // what it prints; free() it. s NULL: no database
+struct json *dry_run(const char *text, struct store *s);         // to be freed. s NULL: no database
+int planned(const struct json *plan, const char *key, int cell); // an integer of a dry run's cell; -1: of the whole
 void perform(struct store *s, const char *sql, ...) __attribute__((format(printf, 2, 3))); // without a result
 void expect_none(struct store *s, const char *what, const char *sql); // fails the test unless the SQL gives 0
 int64_t query_first_int(struct store *s, const char *sql);            // the first column of the first row; -1: no row

@@ -7,6 +7,7 @@
 
 #include "commands/commands.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/memory.h"
 #include "experiments/cells.h"
 #include "experiments/machine.h"
@@ -217,12 +218,10 @@ static char *plan_of(struct store *s, bool mix)
 {
     struct error err = { "" };
     struct experiment *e = load(TEXT);
-    char *plan;
-    size_t n;
-    FILE *to = open_memstream(&plan, &n);
     e->mix = mix;
-    assert_true(experiment_dry_run(e, s, false, to, &err));
-    fclose(to);
+    struct json *j = experiment_dry_run(e, s, &err);
+    char *plan = json_write(j);
+    json_free(j);
     experiment_free(e);
     return plan;
 }

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/memory.h"
 #include "experiments/experiment.h"
 #include "engine/prompts.h"
@@ -324,13 +325,14 @@ static void a_dry_run_reports_what_is_done_and_changes_nothing(void **state)
     struct store *s = open_store("dry.db");
     static const char text[] = "name: dry\n" RUN_BODY "cells: {drafter: [ngram, {kind: small, model: draft.gguf}]}\n";
     for (int i = 0; i < 2; i++) {
-        char *out = dry_run(text, s);
-        assert_non_null(strstr(out, "dry: 3 cells, 5 prompts of 8 turns, 1 repeat\n"));
-        assert_non_null(strstr(out, "was added to the list of drafters"));
-        assert_non_null(
-            strstr(out, i == 0 ? "      0 of 5      ngram, rejection\n" : "      5 of 5      ngram, rejection\n"));
-        assert_int_equal(strstr(out, "all results are in the database") != NULL, i == 1);
-        free(out);
+        struct json *plan = dry_run(text, s);
+        assert_int_equal(planned(plan, "all_cells", -1), 3);
+        assert_int_equal(planned(plan, "prompts", -1), 5);
+        assert_int_equal(planned(plan, "prompt_turns", -1), TURNS);
+        assert_true(json_bool(json_get(plan, "none_added")));
+        assert_int_equal(planned(plan, "done", 1), i == 0 ? 0 : 5);
+        assert_int_equal(planned(plan, "turns", -1), i == 0 ? 3 * TURNS : 0);
+        json_free(plan);
         assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), i == 0 ? 0 : 3 * TURNS);
         assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), i == 0 ? 0 : 3);
         if (i == 0)
@@ -343,25 +345,21 @@ static void a_dry_run_counts_the_cache_by_its_type(void **state)
 {
     // Heads of 32: 2 x 3 layers x 40 slots x 400 rows x 32 numbers, each of 4 bytes, of 2, or of 34 / 32.
     static const struct {
-        const char *type, *line;
-    } cases[] = {
-        { "default", "largest group: f32 caches 12.3, logits" },
-        { "f32", "largest group: f32 caches 12.3, logits" },
-        { "bf16", "largest group: bf16 caches 6.1, logits" },
-        { "q8_0", "largest group: q8_0 caches 3.3, logits" },
-    };
+        const char *type;
+        int bytes;
+    } cases[] = { { "default", 12288000 }, { "f32", 12288000 }, { "bf16", 6144000 }, { "q8_0", 3264000 } };
     write_blocks("heads.gguf");
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char *text = xformat("name: dry\ntarget: {model: heads.gguf, activations: bf16, cache: %s}\nthreads: 1\n"
                              "prompts: {file: p.jsonl, chat: none}\nlimits: {context: 400}\ncells: {batch: 40}\n",
                              cases[i].type);
-        char *out = dry_run(text, NULL);
-        char *precision = xformat("q8_0 weights, bf16 activations, %s cache, on cpu\n", i == 0 ? "f32" : cases[i].type);
-        if (strstr(out, cases[i].line) == NULL || strstr(out, precision) == NULL)
-            fail_msg("expected \"%s\" and \"%s\": %s", cases[i].line, precision, out);
-        free(precision);
+        struct json *plan = dry_run(text, NULL), *target = json_at(json_get(plan, "targets"), 0);
+        assert_int_equal(json_int(json_get(target, "cache_bytes")), cases[i].bytes);
+        assert_string_equal(json_text(json_get(target, "weights")), "q8_0");
+        assert_string_equal(json_text(json_get(target, "activations")), "bf16");
+        assert_string_equal(json_text(json_get(target, "cache")), i == 0 ? "f32" : cases[i].type);
+        json_free(plan);
         free(text);
-        free(out);
     }
 }
 
@@ -371,25 +369,35 @@ static void a_dry_run_counts_memory_by_device(void **state)
     // Weights of three layers and of one, tables of embeddings included; 2 x 3 layers x 3 drafters x 2 slots x some 200 rows x 32
     // numbers of 4 bytes; 2 x 1 layer for each draft model.
     static const struct {
-        const char *target, *draft, *lines[3];
+        const char *target, *draft, *devices[2]; // with their own memory: that of the emulated GPU
     } cases[] = {
-        { "cpu",
-          "cpu",
-          { "memory   3 MB, ", " are available: weights 0.6, scratch 1.1; largest group: f32 caches ", NULL } },
-        { "cuda", "cuda:0", { "memory   3 MB of the 4295 on cuda:0: weights 0.6, ", " MB on cpu: drafters\n", NULL } },
-        { "cuda:1", "cpu", { " of the 4295 on cuda:1: weights 0.6, ", " MB on cpu: drafters\n", NULL } },
-        { "cpu", "cuda", { " on cpu: weights 0.6, ", " MB of the 4295 on cuda:0: drafters\n", NULL } },
+        { "cpu", "cpu", { "cpu", NULL } },
+        { "cuda", "cuda:0", { "cuda:0", "cpu" } },
+        { "cuda:1", "cpu", { "cuda:1", "cpu" } },
+        { "cpu", "cuda", { "cpu", "cuda:0" } },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char *text = xformat("name: dry\ntarget: {model: target.gguf, device: %s}\nthreads: 1\n"
                              "prompts: {file: p.jsonl, chat: none}\nlimits: {context: 200}\ncells:\n"
                              "  drafter: [{kind: small, model: draft.gguf, device: %s}]\n",
                              cases[i].target, cases[i].draft);
-        char *out = dry_run(text, NULL);
-        for (int k = 0; cases[i].lines[k] != NULL; k++)
-            expect_contains(out, cases[i].lines[k]);
+        struct json *plan = dry_run(text, NULL), *target = json_at(json_get(plan, "targets"), 0),
+                    *devices = json_get(target, "devices");
+        const json_int_t weights = json_int(json_get(target, "weight_bytes")),
+                         whole = weights + json_int(json_get(target, "scratch_bytes")) +
+                                 json_int(json_get(target, "cache_bytes"));
+        assert_int_equal(weights / 100000, 5);
+        for (int k = 0; k < 2 && cases[i].devices[k] != NULL; k++) {
+            const char *device = cases[i].devices[k];
+            const struct json *j = json_at(devices, (size_t)k);
+            assert_string_equal(json_text(json_get(j, "device")), device);
+            assert_int_equal(json_int(json_get(j, "of")), strcmp(device, "cpu") == 0 ? 0 : 4294967296);
+            assert_int_equal(json_int(json_get(j, "available")) > 0, k == 0 && strcmp(device, "cpu") == 0);
+            assert_true(json_int(json_get(j, "bytes")) > (k == 0 ? whole : 0));
+        }
+        assert_int_equal(json_count(devices), cases[i].devices[1] != NULL ? 2 : 1);
+        json_free(plan);
         free(text);
-        free(out);
     }
 #endif
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/memory.h"
 #include "experiments/cells.h"
 #include "experiments/experiment.h"
@@ -136,15 +137,16 @@ static void a_dry_run_has_the_cells_of_each_target(void **state)
 {
     (void)state;
     struct store *s = open_store("one.db");
-    char *text = dry_run(both, s);
-    const char *first = strstr(text, "target   target.gguf: "), *second = strstr(text, "target   draft.gguf: "),
-               *cells = strstr(text, "\ntarget.gguf\n"), *others = strstr(text, "\ndraft.gguf\n");
-    char *all = xformat("x: %d cells, ", 2 * cells_of(alone[0]));
-    assert_non_null(strstr(text, all));
-    free(all);
-    assert_true(first != NULL && second > first && cells > second && others > cells);
-    assert_non_null(strstr(text, "time     none: all results are in the database"));
-    free(text);
+    struct json *plan = dry_run(both, s), *targets = json_get(plan, "targets");
+    const int n = cells_of(alone[0]);
+    assert_int_equal(planned(plan, "all_cells", -1), 2 * n);
+    assert_int_equal(json_count(json_get(plan, "cells")), 2 * n);
+    for (int i = 0; i < 2 * n; i++)
+        assert_int_equal(planned(plan, "target", i), i / n);
+    assert_string_equal(json_text(json_get(json_at(targets, 0), "model")), "target.gguf");
+    assert_string_equal(json_text(json_get(json_at(targets, 1), "name")), "draft.gguf");
+    assert_int_equal(planned(plan, "turns", -1), 0);
+    json_free(plan);
     store_close(s);
 }
 

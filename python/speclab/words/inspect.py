@@ -3,14 +3,11 @@ table of lines. Its other forms are C, and so are all measurements. This file ne
 """
 # without --checkpoint --detokenize --json --score --tokenize
 
-import json
 import string
-import subprocess
-import sys
 from collections.abc import Sequence
 from typing import Any
 
-from speclab import engine, files
+from speclab import engine
 
 Facts = dict[str, Any]
 
@@ -139,13 +136,4 @@ def head_text(j: Facts) -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    before = words[: words.index("--")] if "--" in words else words
-    if "--help" in before:
-        print(engine.call("inspect", "--json", "--help"), end="")
-        return 0
-    done = subprocess.run([files.program(), "inspect", "--json", *words], capture_output=True, encoding="utf-8", errors="surrogateescape")
-    if done.stdout:  # also of a model that cannot be run: what is known of it
-        j = json.loads(done.stdout)
-        print(head_text(j) if "target" in j else model_text(j), end="", flush=True)
-    sys.stderr.write(done.stderr)
-    return done.returncode
+    return engine.print_text("inspect", words, lambda j: head_text(j) if "target" in j else model_text(j))

@@ -1,4 +1,5 @@
-"""`run` with --again: a stored run is run again, and both are compared. All else that `run` does is C.
+"""`run` with --again: a stored run is run again, and both are compared; and the text of --dry-run. All else that `run`
+does is C.
 
 The stored run becomes an experiment: its file, with the target, the cell and the threads that it had. Changes of its
 inputs are found before anything is decoded (`speclab run --dry-run --json`). Then what is stored of both runs is
@@ -10,8 +11,9 @@ has its own interval, and a number is outside only if both agree: the whole inte
 with the change's interval) is outside of the stored one. The program computes the intervals (`speclab report
 --intervals`). This file needs the standard library alone.
 
-The next line has the option that makes `run` this word (`run`, commands/main.c).
+The next lines have the options that make `run` this word (`run`, commands/main.c).
 # with --again
+# with --dry-run without --json
 """
 
 import contextlib
@@ -26,7 +28,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from speclab import database, engine, files
+from speclab import database, dry_run, engine, files
 from speclab.command import Fault, Misuse, Options, integer
 
 _ABOUT = """\
@@ -324,6 +326,9 @@ def _compare(run: Row, cell: Row, then: sqlite3.Connection, got: Namespace, path
 
 
 def main(words: Sequence[str]) -> int:
+    given = [word.split("=")[0] for word in words[: words.index("--") if "--" in words else None]]
+    if "--dry-run" in given and "--again" not in given:
+        return engine.print_text("run", words, dry_run.text)
     got = _options().read(words)
     if got.out is not None and os.path.lexists(got.out):  # stored texts would be compared, not decoded
         raise Misuse(f"--out {got.out}: the file exists; expected a new one")

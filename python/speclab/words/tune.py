@@ -111,11 +111,12 @@ class Tuning:
         except Fault as wrong:
             return None if MARK in str(wrong) else str(wrong)
 
-    def _checked(self, path: str, *words: str) -> str:
-        """Returns the output of `run --dry-run` for an experiment's file. Raises Fault, without the place in the file,
-        which the user has not written."""
+    def _checked(self, path: str, *words: str) -> list[str]:
+        """Returns the cells of an experiment's file. Raises Fault, without the place in the file, which the user has
+        not written."""
         try:
-            return engine.call("run", path, *words, "--dry-run")
+            (plan,) = engine.objects("run", path, *words, "--dry-run", "--json")
+            return [c["cell"] for c in plan["cells"]]
         except Fault as wrong:
             raise type(wrong)(re.sub(rf"^{re.escape(path)}:\d+:\d+: ", "", str(wrong))) from None
 
@@ -123,7 +124,7 @@ class Tuning:
         """Runs none and these drafters, except what the database has; returns the drafters' runs. Raises Fault."""
         path, full = f"{self.folder}/{name}.yaml", f"{name}-{self.digest}"
         files.write(path, self.experiment(full, prompts, [NO_DRAFTER, *drafters], trials))
-        cells = re.findall("^  ([0-9a-f]{32}) ", self._checked(path, f"--db={self.db_path}"), re.MULTILINE)
+        cells = self._checked(path, f"--db={self.db_path}")
         status = subprocess.run([files.program(), "run", path, f"--db={self.db_path}", "--no-probe"], stdout=subprocess.DEVNULL).returncode
         if status != 0:
             raise SystemExit(max(1, status))  # the engine has reported why
