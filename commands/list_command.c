@@ -1,4 +1,5 @@
-// list_command.c - `speclab list`: the registered drafters, rules and sampling stages with all their options.
+// list_command.c - `speclab list --json`: the registered drafters, rules and sampling stages with all their options, of
+// which python/speclab/words/list.py makes text.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,13 +17,13 @@
 
 static const struct {
     unsigned bit;
-    const char *name, *description;
+    const char *name;
 } takes[] = {
-    { TAKES_DETERMINISTIC, "deterministic", "deterministic draft tokens" },
-    { TAKES_SAMPLED, "sampled", "sampled draft tokens" },
-    { TAKES_WITHOUT_REPLACEMENT, "sampled_without_replacement", "siblings sampled without replacement" },
-    { TAKES_CHAINS, "chains", "several chains" },
-    { TAKES_TREES, "trees", "trees" },
+    { TAKES_DETERMINISTIC, "deterministic" },
+    { TAKES_SAMPLED, "sampled" },
+    { TAKES_WITHOUT_REPLACEMENT, "sampled_without_replacement" },
+    { TAKES_CHAINS, "chains" },
+    { TAKES_TREES, "trees" },
 };
 enum { KINDS = sizeof(takes) / sizeof(takes[0]) };
 
@@ -47,84 +48,10 @@ static bool has_range(const struct option *o)
     return o->min != 0 || o->max != 0;
 }
 
-// ---- for people
-
-// Bounds of a million and more only exclude nonsense and are not printed.
-static void print_value(const struct option *o)
-{
-    printf("%s", type_name(o->type));
-    for (const char *c = o->type == OPTION_CHOICE ? o->choices : ""; *c != '\0'; c++)
-        printf(c == o->choices ? " %c" : *c == '|' ? ", " : "%c", *c);
-    if (has_range(o) && o->min > -1e6 && o->max < 1e6)
-        printf(" from %g to %g", o->min, o->max);
-    else if (has_range(o) && o->min > -1e6)
-        printf(", at least %g", o->min);
-    printf(o->default_value == NULL    ? "; required\n"
-           : *o->default_value == '\0' ? "; default: none\n"
-                                       : "; default: %s\n",
-           o->default_value);
-}
-
-static void print_options(const struct option *o)
-{
-    for (; o != NULL && o->name != NULL; o++) {
-        printf("      %-11s  %s\n                   ", o->name, o->help);
-        print_value(o);
-    }
-}
-
-static void print_rule(const struct rule *r)
-{
-    printf("  %s: %s\n", r->name, r->summary);
-    const char *between = r->exact ? "exact; takes " : "lossy: does not preserve the target's distribution; takes ";
-    printf("      ");
-    for (int i = 0; i < KINDS; i++)
-        if (r->takes & takes[i].bit & (TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT)) {
-            printf("%s%s", between, takes[i].description);
-            between = ", ";
-        }
-    printf(": %s\n", r->takes & TAKES_TREES    ? "chains and trees"
-                     : r->takes & TAKES_CHAINS ? "one chain or several"
-                                               : "single chains");
-    if (r->optimal != NULL)
-        printf("      optimal acceptance for: %s\n", r->optimal);
-    print_options(r->options);
-}
-
 static bool is_listed(const char *only, const char *name)
 {
     return only == NULL || strcmp(only, name) == 0;
 }
-
-// only: the name of the entries to print; NULL: all, with headings.
-static void print_text(const char *only)
-{
-    if (only == NULL)
-        printf("Drafters: propose draft tokens (--drafter, `drafter:` in an experiment)\n\n");
-    for (int i = 0; drafter_types[i] != NULL; i++)
-        if (is_listed(only, drafter_types[i]->name)) {
-            printf("%s  %s: %s\n", only != NULL ? "Drafter\n" : "", drafter_types[i]->name, drafter_types[i]->summary);
-            print_options(drafter_types[i]->options);
-        }
-    if (only == NULL)
-        printf("\nRules: accept or reject draft tokens (--rule, `rule:`)\n\n");
-    for (int i = 0; rules[i] != NULL; i++)
-        if (is_listed(only, rules[i]->name)) {
-            printf("%s", only != NULL ? "Rule\n" : "");
-            print_rule(rules[i]);
-        }
-    if (only == NULL)
-        printf("\nSampling stages, in the order of application (--temperature and so on, `sampling:`)\n\n");
-    for (int i = 0; stages[i] != NULL; i++)
-        if (is_listed(only, stages[i]->name)) {
-            const struct option *o = stages[i]->option; // its single value
-            printf("%s  %s: %s\n      %s\n      ", only != NULL ? "Sampling stage\n" : "", stages[i]->name,
-                   stages[i]->summary, o->help);
-            print_value(o);
-        }
-}
-
-// ---- for programs
 
 struct json *options_json(const struct option *o)
 {
@@ -204,9 +131,9 @@ static const char examples[] = "  speclab list\n  speclab list ngram\n  speclab 
 
 int command_list(int argc, char **argv)
 {
-    bool as_json = false;
+    bool unused; // without --json the package prints (commands/main.c)
     const struct flag flags[] = {
-        { "json", FLAG_ON, &as_json, NULL, "print one JSON object", 0, 0 },
+        { "json", FLAG_ON, &unused, NULL, "print one JSON object", 0, 0 },
         { 0 },
     };
     const struct usage u = { "list", "[NAME]", about, flags, examples, 0, 1 };
@@ -217,9 +144,6 @@ int command_list(int argc, char **argv)
     const char *only = n > 0 ? operand[0] : NULL;
     if (only != NULL && !is_known(only))
         return fail_name(&u, only);
-    if (as_json)
-        json_print(registries_json(only), stdout);
-    else
-        print_text(only);
+    json_print(registries_json(only), stdout);
     return command_done(&u);
 }

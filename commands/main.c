@@ -72,6 +72,7 @@ static const struct {
     { "distill", NULL, NULL, "let a model write training text for its drafters" },
     { "features", NULL, NULL, "write what a trained head, or the drafter rest, reads of texts" },
     { "import", NULL, NULL, "prompts of published datasets (Spec-Bench, GSM8K, ..) for experiments" },
+    { "list", NULL, "--json", NULL },
     { "run", "--dry-run", "--json", NULL },
     { "run", "--again", NULL, "a stored run again: does it come out the same? --again" },
     { "report", NULL, "--csv --jsonl --json --intervals",

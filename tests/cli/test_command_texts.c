@@ -18,7 +18,6 @@ static bool write_golden;
 
 // HERE stands for the test's directory.
 static const char *const commands[] = {
-    "list",
     "--help",
     "run --help",
     "report --json --help",
@@ -28,9 +27,7 @@ static const char *const commands[] = {
     "bench --json --help",
     "exact --help",
     "heads --help",
-    "list --help",
-    "list ngram",
-    "list blockwise",
+    "list --json --help",
     "list temperature --json",
     "inspect HERE/target --no-probe --json",
     "inspect HERE/target.gguf --no-probe --json --context 10",

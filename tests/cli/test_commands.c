@@ -23,7 +23,7 @@
 
 static void help_goes_to_stdout_and_usage_errors_do_not(void **state)
 {
-    const char *commands[] = { "", "generate ", "inspect ", "exact ", "list ", "run ", "report --csv " };
+    const char *commands[] = { "", "generate ", "inspect ", "exact ", "list --json ", "run ", "report --csv " };
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
         struct child_result s = child_run("%s--help", commands[i]);
         child_expect_success(&s, commands[i]);
@@ -43,27 +43,20 @@ static void help_goes_to_stdout_and_usage_errors_do_not(void **state)
 
 static void list_contains_everything_registered(void **state)
 {
-    struct child_result text = child_run("list"), as_json = child_run("list --json");
-    child_expect_success(&text, "list");
+    struct child_result as_json = child_run("list --json");
     struct json *j = child_result_json(&as_json);
     size_t n = 0;
-    for (; drafter_types[n] != NULL; n++) {
-        assert_non_null(strstr(text.out, drafter_types[n]->name));
+    for (; drafter_types[n] != NULL; n++)
         assert_string_equal(json_text(json_get(json_at(json_get(j, "drafters"), n), "name")), drafter_types[n]->name);
-    }
     assert_int_equal(json_count(json_get(j, "drafters")), n);
     for (n = 0; rules[n] != NULL; n++) {
         const struct json *r = json_at(json_get(j, "rules"), n);
-        assert_non_null(strstr(text.out, rules[n]->name));
         assert_string_equal(json_text(json_get(r, "name")), rules[n]->name);
         assert_int_equal(json_bool(json_get(r, "exact")), rules[n]->exact);
     }
-    for (n = 0; stages[n] != NULL; n++) {
-        assert_non_null(strstr(text.out, stages[n]->name));
+    for (n = 0; stages[n] != NULL; n++)
         assert_string_equal(json_text(json_get(json_at(json_get(j, "stages"), n), "name")), stages[n]->name);
-    }
     json_free(j);
-    child_result_free(&text);
     child_result_free(&as_json);
 }
 

@@ -93,8 +93,8 @@ static void usage_errors_are_one_sentence_and_status_2(void **state)
         { "generate %s --drafter ngram:num_speculative_tokens=3 x", "; vLLM's num_speculative_tokens is tokens here" },
         { "generate %s --drafter ngrm x", "; did you mean ngram?" },
         { "generate %s --rule rejektion x", "; did you mean rejection?" },
-        { "list ngrm", "there is no drafter, rule or sampling stage \"ngrm\"; did you mean ngram?" },
-        { "list x y", "unexpected argument \"y\"" },
+        { "list --json ngrm", "there is no drafter, rule or sampling stage \"ngrm\"; did you mean ngram?" },
+        { "list --json x y", "unexpected argument \"y\"" },
         { "tokenize %s", "tokenize is now speclab inspect MODEL [FILE.jsonl] --tokenize" },
         { "score %s", "score is now speclab inspect MODEL [FILE.jsonl] --score" },
         { "repro 3", "repro is now speclab run --again RUN" },
@@ -399,9 +399,8 @@ static void a_full_disk_is_reported(void **state)
 {
     if (access("/dev/full", W_OK) != 0)
         skip();
-    const char *commands[] = {
-        "list", "list --json", "--help", "generate --help", "inspect --json --no-probe %s", "generate %s --tokens 2 x"
-    };
+    const char *commands[] = { "list --json", "--help", "generate --help", "inspect --json --no-probe %s",
+                               "generate %s --tokens 2 x" };
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
         char *words = words_with(commands[i], models.gguf);
         struct child_result s = child_run_to("/dev/full", "%s", words);

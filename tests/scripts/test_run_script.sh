@@ -32,14 +32,14 @@ gives() {                        # gives STATUS WORDS COMMAND...: its status, an
 }
 
 cd "$copy"
-gives 0 'speclab [list] [a  b] []' ./run list 'a  b' ''
+gives 0 'speclab [replay] [a  b] []' ./run replay 'a  b' ''
 gives 0 '  demo     ' ./run --help
 mkdir -p "$to/other/${copy##*/}"
 cd "$to"
-gives 0 'speclab [list]' env CDPATH="$to/other" "${copy##*/}/run" list
+gives 0 'speclab [replay]' env CDPATH="$to/other" "${copy##*/}/run" replay
 ln -s "$copy/run" "$bin/spec"
-gives 0 'speclab [list]' spec list
-gives 0 'speclab [list]' env -u HOME -u XDG_CACHE_HOME "$copy/run" list
+gives 0 'speclab [replay]' spec replay
+gives 0 'speclab [replay]' env -u HOME -u XDG_CACHE_HOME "$copy/run" replay
 gives 1 'unknown model "x"' env -u HOME -u XDG_CACHE_HOME "$copy/run" model x
 gives 1 "run: /dev/null/speclab/models: expected a folder that can be written" env XDG_CACHE_HOME=/dev/null "$copy/run" model smollm2-135m-instruct
 [ ! -e "$to/calls" ] || wrong "expected no download that cannot be stored, found $(cat "$to/calls")"
@@ -49,7 +49,7 @@ printf '#!/bin/sh\necho installs >>"%s/installs"\n' "$to" | tee "$to/bare/apt-ge
 chmod +x "$to"/bare/*
 gives 1 'no network' env PATH="$to/bare:$PATH" "$copy/run" gpu benhc
 [ ! -e "$to/installs" ] || wrong "a wrong word of gpu installs packages"
-gives 1 "$to/none" env TMPDIR="$to/none" "$copy/run" list
+gives 1 "$to/none" env TMPDIR="$to/none" "$copy/run" replay
 gives 1 "$to/none" env TMPDIR="$to/none" "$copy/run" model smollm2-135m-instruct
 gives 1 'is this machine offline?' "$copy/run" model smollm2-135m-instruct
 gives 0 "speclab [run] [$copy/experiments/smoke.yaml] [--db] [demo.db]" "$copy/run" demo
