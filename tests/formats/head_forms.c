@@ -13,23 +13,11 @@
 #include "tests/support/small_heads.h"
 #include "tests/support/small_model.h"
 
-static struct small_model target_of(int layers)
-{
-    return (struct small_model){ .vocab = VOCAB,
-                                 .width = WIDTH,
-                                 .hidden = 96,
-                                 .layers = layers,
-                                 .heads = 4,
-                                 .kv_heads = 2,
-                                 .head_dim = 16,
-                                 .seed = 21 };
-}
-
 struct form_bench form_bench_open(int layers)
 {
     struct form_bench b;
     struct error err;
-    const struct small_model t = target_of(layers);
+    const struct small_model t = { SMALL_SIZES(VOCAB, WIDTH, 96, layers, 4, 2, 16), .seed = 21 };
     char *path = xformat("%s/target_%d", test_directory(), layers);
     small_write_hf(path, &t);
     b.backend = backend_cpu(1, &err);

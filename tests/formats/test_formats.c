@@ -124,15 +124,13 @@ static void a_safetensors_file_gives_back_what_was_written(void **state)
     free(path);
 }
 
-#define SIZES(V, W, H, L, HEADS, KV, DIM) \
-    .vocab = V, .width = W, .hidden = H, .layers = L, .heads = HEADS, .kv_heads = KV, .head_dim = DIM
 static const struct small_model shapes[] = {
-    { SIZES(50, 32, 48, 2, 4, 2, 8), .seed = 3 },
-    { SIZES(41, 24, 40, 1, 3, 3, 12), .tied = true, .bias = true, .seed = 4 },
-    { SIZES(33, 16, 20, 2, 4, 1, 4), .rope = ROPE_LINEAR, .factor = 4, .new_spelling = true, .seed = 5 },
-    { SIZES(300, 32, 64, 12, 4, 2, 16), .rope = ROPE_LLAMA3, .factor = 8, .low = 1, .high = 4, .original = 64,
+    { SMALL_SIZES(50, 32, 48, 2, 4, 2, 8), .seed = 3 },
+    { SMALL_SIZES(41, 24, 40, 1, 3, 3, 12), .tied = true, .bias = true, .seed = 4 },
+    { SMALL_SIZES(33, 16, 20, 2, 4, 1, 4), .rope = ROPE_LINEAR, .factor = 4, .new_spelling = true, .seed = 5 },
+    { SMALL_SIZES(300, 32, 64, 12, 4, 2, 16), .rope = ROPE_LLAMA3, .factor = 8, .low = 1, .high = 4, .original = 64,
       .theta = 500000, .context = 256, .tokenizer = true, .tied = true, .new_spelling = true, .shards = 3, .seed = 6 },
-    { SIZES(280, 32, 64, 2, 4, 4, 8), .rope = ROPE_LLAMA3, .factor = 8, .low = 1, .high = 4, .original = 64,
+    { SMALL_SIZES(280, 32, 64, 2, 4, 4, 8), .rope = ROPE_LLAMA3, .factor = 8, .low = 1, .high = 4, .original = 64,
       .tokenizer = true, .sharp = true, .bias = true, .seed = 7 },
 };
 enum { SHAPES = sizeof(shapes) / sizeof(*shapes) };
@@ -186,7 +184,7 @@ static void every_type_of_block_is_found_in_a_gguf_file(void **state)
     static const enum type types[] = { F32,  F16,  BF16, Q8_0, Q4_0,   Q4_1,   Q5_0,
                                        Q5_1, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4 };
     for (size_t k = 0; k < sizeof(types) / sizeof(*types); k++) {
-        struct small_model t = { SIZES(40, 256, 320, 1, 4, 2, 64), .type = types[k], .seed = 9 };
+        struct small_model t = { SMALL_SIZES(40, 256, 320, 1, 4, 2, 64), .type = types[k], .seed = 9 };
         char *path = xformat("%s/%s.gguf", test_directory(), type_facts[types[k]].name);
         small_write_gguf(path, &t);
         struct checkpoint o = checkpoint_open(path);
@@ -227,7 +225,7 @@ static void a_number_that_is_not_finite_is_refused(void **state)
     };
     for (size_t k = 0; k < sizeof(pokes) / sizeof(*pokes); k++) {
         enum type type = pokes[k].type;
-        struct small_model t = { SIZES(40, 256, 256, 1, 4, 2, 64), .type = type };
+        struct small_model t = { SMALL_SIZES(40, 256, 256, 1, 4, 2, 64), .type = type };
         char *path = test_path("poked.gguf");
         small_write_gguf(path, &t);
         struct gguf *g = gguf_open(path, &err);
@@ -329,7 +327,7 @@ static void rows_of_q_and_k_are_put_back_only_where_the_architecture_has_them_mo
 {
     static const struct architecture halves = { .name = "llama", .gguf_rope = GGUF_ROPE_NEOX };
     char *directory = test_path("rows"), *file = test_path("rows.gguf");
-    const struct small_model t = { SIZES(50, 32, 48, 1, 4, 2, 8), .bias = true, .seed = 3 };
+    const struct small_model t = { SMALL_SIZES(50, 32, 48, 1, 4, 2, 8), .bias = true, .seed = 3 };
     static const char *const moved[] = { "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.q_proj.bias",
                                          "self_attn.k_proj.bias" };
     small_write_hf(directory, &t);

@@ -215,70 +215,61 @@ static void a_template_of_the_tokenizer_sets_the_first_token(void **unused)
 
 // ---- sizes and numbers, in both
 
-static void assert_config(const struct model_config *c, const struct small_model *t)
+static void assert_config(const char *path, const struct small_model *t)
 {
-    assert_int_equal(c->layers, t->layers);
-    assert_int_equal(c->width, t->width);
-    assert_int_equal(c->hidden, t->hidden);
-    assert_int_equal(c->heads, t->heads);
-    assert_int_equal(c->kv_heads, t->kv_heads);
-    assert_int_equal(c->head_dim, t->head_dim);
-    assert_int_equal(c->vocab, t->vocab);
-    assert_int_equal(c->context, t->context);
-    assert_int_equal(c->tied, t->tied);
-    assert_int_equal(c->attention_bias, t->bias);
-    assert_true(c->norm_eps == (float)t->eps);
-    assert_true(c->rope.theta == t->theta);
-    assert_true(c->rope.scaling == (c->gguf && t->rope == ROPE_LLAMA3 ? ROPE_TABLE : t->rope));
-    if (t->rope != ROPE_PLAIN && c->rope.scaling != ROPE_TABLE)
-        assert_true(c->rope.factor == t->factor);
-    if (c->rope.scaling == ROPE_LLAMA3)
-        assert_true(c->rope.low == t->low && c->rope.high == t->high && c->rope.original == t->original);
+    struct model_config c = read_config(path);
+    assert_true(c.layers == t->layers && c.width == t->width && c.hidden == t->hidden && c.heads == t->heads);
+    assert_true(c.kv_heads == t->kv_heads && c.head_dim == t->head_dim && c.vocab == t->vocab);
+    assert_true(c.context == t->context && c.tied == t->tied && c.attention_bias == t->bias);
+    assert_true(c.norm_eps == (float)t->eps && c.rope.theta == t->theta);
+    assert_true(c.rope.scaling == (c.gguf && t->rope == ROPE_LLAMA3 ? ROPE_TABLE : t->rope));
+    if (t->rope != ROPE_PLAIN && c.rope.scaling != ROPE_TABLE)
+        assert_true(c.rope.factor == t->factor);
+    if (c.rope.scaling == ROPE_LLAMA3)
+        assert_true(c.rope.low == t->low && c.rope.high == t->high && c.rope.original == t->original);
+    config_free(&c);
 }
 
 static void each_number_of_a_model_is_read_from_both_formats(void **unused)
 {
-    const struct small_model base = { .vocab = 40,
-                                      .width = 16,
-                                      .hidden = 24,
-                                      .layers = 1,
-                                      .heads = 4,
-                                      .kv_heads = 2,
-                                      .head_dim = 4,
-                                      .context = 77,
-                                      .theta = 10000,
-                                      .eps = 1e-5 };
-    char *directory = test_path("numbers"), *file = test_path("numbers.gguf");
-    enum { CHANGES = 17 };
-    for (int i = 0; i < CHANGES; i++) {
-        struct small_model t = base;
-        t.layers += i == 1;
-        t.width += i == 2 ? 8 : 0;
-        t.head_dim = i == 2 ? 6 : i == 3 ? 8 : t.head_dim;
-        t.hidden += i == 4 ? 8 : 0;
-        t.heads = i == 5 ? 2 : t.heads;
-        t.head_dim = i == 5 ? 8 : t.head_dim;
-        t.kv_heads = i == 6 ? 4 : i == 7 ? 1 : t.kv_heads;
-        t.vocab += i == 8;
-        t.context = i == 9 ? 78 : t.context;
-        t.tied = i == 10;
-        t.bias = i == 11;
-        t.eps = i == 12 ? 0.25 : t.eps;
-        t.theta = i == 13 ? 500 : t.theta;
-        t.rope = i == 14 ? ROPE_LINEAR : i >= 15 ? ROPE_LLAMA3 : ROPE_PLAIN;
-        t.factor = i == 14 ? 3 : 8;
-        t.low = i == 15 ? 1 : 2;
-        t.high = i == 15 ? 4 : 5;
-        t.original = i == 15 ? 32 : 33;
-        t.new_spelling = i % 2 == 1;
-        small_write_hf(directory, &t);
-        small_write_gguf(file, &t);
-        struct model_config hf = read_config(directory), gguf = read_config(file);
-        assert_config(&hf, &t);
-        assert_config(&gguf, &t);
-        config_free(&hf);
-        config_free(&gguf);
+#define USUAL .context = 77, .theta = 10000, .eps = 1e-5
+#define SIZES(...) \
+    { \
+        SMALL_SIZES(__VA_ARGS__), USUAL \
     }
+#define WITH(...) \
+    { \
+        SMALL_SIZES(40, 16, 24, 1, 4, 2, 4), __VA_ARGS__ \
+    }
+    static const struct small_model models[] = {
+        SIZES(40, 16, 24, 1, 4, 2, 4),
+        SIZES(40, 16, 24, 2, 4, 2, 4),
+        SIZES(40, 24, 24, 1, 4, 2, 6),
+        SIZES(40, 16, 24, 1, 4, 2, 8),
+        SIZES(40, 16, 32, 1, 4, 2, 4),
+        SIZES(40, 16, 24, 1, 2, 2, 8),
+        SIZES(40, 16, 24, 1, 4, 4, 4),
+        SIZES(40, 16, 24, 1, 4, 1, 4),
+        SIZES(41, 16, 24, 1, 4, 2, 4),
+        WITH(.context = 78, .theta = 10000, .eps = 1e-5),
+        WITH(USUAL, .tied = true),
+        WITH(USUAL, .bias = true),
+        WITH(.context = 77, .theta = 10000, .eps = 0.25),
+        WITH(.context = 77, .theta = 500, .eps = 1e-5),
+        WITH(USUAL, .rope = ROPE_LINEAR, .factor = 3),
+        WITH(USUAL, .rope = ROPE_LLAMA3, .factor = 8, .low = 1, .high = 4, .original = 32),
+        WITH(USUAL, .rope = ROPE_LLAMA3, .factor = 8, .low = 2, .high = 5, .original = 33),
+    };
+    char *directory = test_path("numbers"), *file = test_path("numbers.gguf");
+    for (size_t i = 0; i < sizeof(models) / sizeof(*models); i++)
+        for (int new_spelling = 0; new_spelling < 2; new_spelling++) {
+            struct small_model t = models[i];
+            t.new_spelling = new_spelling;
+            small_write_hf(directory, &t);
+            small_write_gguf(file, &t);
+            assert_config(directory, &t);
+            assert_config(file, &t);
+        }
     free(directory);
     free(file);
 }

@@ -23,15 +23,7 @@
 
 static struct error err;
 
-static const struct small_model usual = { .vocab = 288,
-                                          .width = 64,
-                                          .hidden = 96,
-                                          .layers = 2,
-                                          .heads = 4,
-                                          .kv_heads = 2,
-                                          .head_dim = 32,
-                                          .sharp = true,
-                                          .tokenizer = true,
+static const struct small_model usual = { SMALL_SIZES(288, 64, 96, 2, 4, 2, 32), .sharp = true, .tokenizer = true,
                                           .seed = 33 };
 
 enum { TOKENS = 7 };
@@ -109,16 +101,12 @@ static void a_damaged_file_is_written_anew(void **state)
     } places[] = {
         { 0, "it is not a file of packed weights" },
         { 8, "another version of speclab" },
-        { 12, "another version of speclab" },
         { 16, "another version of speclab" },
         { 20, "damaged: " },
         { 24, "the model's files have changed" },
-        { 32, "the model's files have changed" },
-        { 47, "the model's files have changed" },
         { 55, "the model's files have changed" },
         { 56, "damaged: its size is not" },
         { 64, "damaged: the checksum of its list" },
-        { 72, "damaged: the checksum of its list" },
         { 116, "damaged: the checksum of its list" },
         { 4096, "damaged: the checksum of a tensor does not match" },
         { 4096 + 777, "damaged: the checksum of a tensor" },
@@ -282,28 +270,20 @@ static void commands_report_reads_and_writes_of_the_cache(void **state)
 {
     if (!child_is_present())
         skip();
+    static const char *const messages[] = { "packed weights written to ", "packed weights read from " };
     char *path = test_path("command.gguf"), *lines = test_path("lines.jsonl");
     small_write_gguf(path, &usual);
     file_write(lines, "{\"text\": \"the inning and then\"}\n");
-    struct child_result s = child_run("inspect --score %s %s", path, lines), k;
-    child_expect_success(&s, "score");
-    static const char *const with[] = { "packed weights written to ", "packed weights read from " };
+    struct child_result plain = child_run("inspect --score %s %s", path, lines);
+    child_expect_success(&plain, "score");
     for (int i = 0; i < 2; i++) {
-        k = child_run("inspect --score %s %s --packed keep", path, lines);
-        child_expect_success(&k, "score");
-        assert_string_equal(s.out, k.out);
-        assert_non_null(strstr(k.err, with[i]));
-        child_result_free(&k);
+        struct child_result kept = child_run("inspect --score %s %s --packed keep", path, lines);
+        child_expect_success(&kept, "score");
+        assert_string_equal(plain.out, kept.out);
+        assert_non_null(strstr(kept.err, messages[i]));
+        child_result_free(&kept);
     }
-    child_result_free(&s);
-    k = child_run("generate %s --packed keep --chat none --tokens 3 then", path);
-    child_expect_success(&k, "generate");
-    assert_non_null(strstr(k.err, with[1]));
-    child_result_free(&k);
-    k = child_run("generate %s --packed maybe --tokens 3 then", path);
-    assert_int_equal(k.status, 2);
-    assert_non_null(strstr(k.err, "maybe"));
-    child_result_free(&k);
+    child_result_free(&plain);
     free(path);
     free(lines);
 }

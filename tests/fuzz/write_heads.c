@@ -52,14 +52,7 @@ static void put_eagle3_with(const char *name, const char *changes)
 
 static void write_target(void)
 {
-    const struct small_model t = { .vocab = VOCAB,
-                                   .width = WIDTH,
-                                   .hidden = 8,
-                                   .layers = LAYERS,
-                                   .heads = 2,
-                                   .kv_heads = 1,
-                                   .head_dim = 4,
-                                   .type = F32 };
+    const struct small_model t = { SMALL_SIZES(VOCAB, WIDTH, 8, LAYERS, 2, 1, 4), .type = F32 };
     char *path = test_path("head_target.gguf");
     small_write_gguf(path, &t);
     struct text bytes = checkpoint_bytes(path);

@@ -25,17 +25,8 @@
     "\"weights\": {" OF_WEIGHTS ", " weights "}}}}"
 #define FP8(more) "{\"quant_method\": \"fp8\", \"fmt\": \"e4m3\", \"activation_scheme\": \"dynamic\"" more "}"
 
-const struct small_model fp8_shape = { .vocab = 270,
-                                       .width = 256,
-                                       .hidden = 384,
-                                       .layers = 3,
-                                       .heads = 4,
-                                       .kv_heads = 1,
-                                       .head_dim = 64,
-                                       .bias = true,
-                                       .tokenizer = true,
-                                       .sharp = true,
-                                       .seed = 3 };
+const struct small_model fp8_shape = { SMALL_SIZES(270, 256, 384, 3, 4, 1, 64), .bias = true, .tokenizer = true,
+                                       .sharp = true, .seed = 3 };
 
 const struct fp8_form fp8_forms[] = {
     { "qwen3", FP8(", \"weight_block_size\": [128, 128], \"modules_to_not_convert\": [\"lm_head\"]"), "_scale_inv", 128,

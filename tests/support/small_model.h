@@ -30,6 +30,10 @@ struct small_model {
     uint64_t seed;
 };
 
+#define SMALL_SIZES(VOCAB, WIDTH, HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM) \
+    .vocab = VOCAB, .width = WIDTH, .hidden = HIDDEN, .layers = LAYERS, .heads = HEADS, .kv_heads = KV_HEADS, \
+    .head_dim = HEAD_DIM
+
 enum { SMALL_TOKENS = 270 }; // 3 special ones (ChatML's), 256 bytes (byte b is token 3 + b), 11 merges
 // vocab 288, width 64, 3 layers, 4 heads and 2 KV heads; with tokenizer, sharp, F32
 extern const struct small_model small_default;
