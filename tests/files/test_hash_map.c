@@ -1,11 +1,6 @@
 // test_hash_map.c - the hash tables, compared with a search of all elements.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/hash_map.h"
+#include "tests/support/check.h"
 
 enum { ELEMENTS = 3000, KINDS = 40 };
 
@@ -19,7 +14,6 @@ static uint32_t next(uint32_t *state) // xorshift
 // All keys have one of KINDS hashes, so that places run together and around the end of the table.
 static void a_table_finds_what_a_search_of_all_elements_finds(void **unused)
 {
-    (void)unused;
     static int key[ELEMENTS];
     struct hash_table t;
     uint32_t random = 1;
@@ -56,7 +50,6 @@ static void a_table_finds_what_a_search_of_all_elements_finds(void **unused)
 
 static void a_map_keeps_the_value_that_was_added_first_and_what_is_written_to_it(void **unused)
 {
-    (void)unused;
     struct hash_map m = { 0 };
     const struct hash none = { 0, 0 };
     assert_null(hash_map_find(&m, none));

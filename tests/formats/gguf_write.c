@@ -54,53 +54,70 @@ static void put_string(struct text *t, const char *s, size_t n)
     put(t, s, n);
 }
 
-static void put_key(struct gguf_writer *w, const char *key, size_t n, enum gguf_type type)
-{
-    put_string(&w->values, key, n);
-    put_u32(&w->values, type);
-    w->n_values++;
-}
-
-// Tensor offsets must be multiples of the alignment that the metadata declares.
-static void note_alignment(struct gguf_writer *w, const char *key, size_t n, const void *value, size_t bytes)
-{
-    static const char name[] = "general.alignment";
-    if (n != sizeof(name) - 1 || memcmp(key, name, n) != 0)
-        return;
-    w->alignment = 0;
-    memcpy(&w->alignment, value, bytes < sizeof(w->alignment) ? bytes : sizeof(w->alignment));
-}
-
 void gguf_write_copy(struct gguf_writer *w, const struct gguf_value *v)
 {
-    put_key(w, v->key.s, v->key.n, v->type);
+    static const char alignment[] = "general.alignment"; // of tensors, if it stands in the file
+    put_string(&w->values, v->key.s, v->key.n);
+    put_u32(&w->values, v->type);
+    w->n_values++;
     if (v->type == GGUF_ARRAY) {
         put_u32(&w->values, v->element);
         put_u64(&w->values, v->n);
     }
     put(&w->values, v->raw, v->raw_bytes);
-    note_alignment(w, v->key.s, v->key.n, v->raw, v->raw_bytes);
+    if (v->key.n == sizeof(alignment) - 1 && memcmp(v->key.s, alignment, v->key.n) == 0) {
+        w->alignment = 0;
+        memcpy(&w->alignment, v->raw, v->raw_bytes < sizeof(w->alignment) ? v->raw_bytes : sizeof(w->alignment));
+    }
+}
+
+static void put_value(struct gguf_writer *w, const char *key, enum gguf_type type, enum gguf_type element, size_t n,
+                      const void *raw, size_t bytes)
+{
+    gguf_write_copy(
+        w, &(struct gguf_value){
+               .key = { key, strlen(key) }, .type = type, .element = element, .n = n, .raw = raw, .raw_bytes = bytes });
 }
 
 void gguf_write_int(struct gguf_writer *w, const char *key, enum gguf_type type, int64_t v)
 {
     static const uint8_t bytes[GGUF_F64 + 1] = { [GGUF_U8] = 1,  [GGUF_I8] = 1,  [GGUF_U16] = 2, [GGUF_I16] = 2,
                                                  [GGUF_U32] = 4, [GGUF_I32] = 4, [GGUF_U64] = 8, [GGUF_I64] = 8 };
-    put_key(w, key, strlen(key), type);
-    put(&w->values, &v, bytes[type]); // little-endian: the low bytes come first
-    note_alignment(w, key, strlen(key), &v, bytes[type]);
+    put_value(w, key, type, type, 1, &v, bytes[type]); // little-endian: the low bytes come first
 }
 
 void gguf_write_real(struct gguf_writer *w, const char *key, float v)
 {
-    put_key(w, key, strlen(key), GGUF_F32);
-    put(&w->values, &v, sizeof(v));
+    put_value(w, key, GGUF_F32, GGUF_F32, 1, &v, sizeof(v));
+}
+
+void gguf_write_bool(struct gguf_writer *w, const char *key, bool v)
+{
+    put_value(w, key, GGUF_BOOL, GGUF_BOOL, 1, &(uint8_t){ v }, 1);
+}
+
+void gguf_write_ints(struct gguf_writer *w, const char *key, const int32_t *v, size_t n)
+{
+    put_value(w, key, GGUF_ARRAY, GGUF_I32, n, v, n * sizeof(*v));
+}
+
+static void put_texts(struct gguf_writer *w, const char *key, enum gguf_type type, const char *const *s, size_t n)
+{
+    struct text raw = { 0 };
+    for (size_t i = 0; i < n; i++)
+        put_string(&raw, s[i], strlen(s[i]));
+    put_value(w, key, type, GGUF_STRING, n, raw.s, raw.n);
+    free(raw.s);
 }
 
 void gguf_write_text(struct gguf_writer *w, const char *key, const char *s)
 {
-    put_key(w, key, strlen(key), GGUF_STRING);
-    put_string(&w->values, s, strlen(s));
+    put_texts(w, key, GGUF_STRING, &s, 1);
+}
+
+void gguf_write_texts(struct gguf_writer *w, const char *key, const char *const *s, size_t n)
+{
+    put_texts(w, key, GGUF_ARRAY, s, n);
 }
 
 void gguf_write_tensor(struct gguf_writer *w, const char *name, int dims, const uint64_t *dim, int ggml_type,
@@ -153,34 +170,4 @@ bool gguf_write_end(struct gguf_writer *w, struct error *err)
     const bool ok = part_end(w->part, err);
     release(w);
     return ok;
-}
-
-static void put_value(struct gguf_writer *w, const char *key, enum gguf_type type, enum gguf_type element, size_t n,
-                      const void *raw, size_t bytes)
-{
-    gguf_write_copy(
-        w, &(struct gguf_value){
-               .key = { key, strlen(key) }, .type = type, .element = element, .n = n, .raw = raw, .raw_bytes = bytes });
-}
-
-void gguf_write_bool(struct gguf_writer *w, const char *key, bool v)
-{
-    put_value(w, key, GGUF_BOOL, GGUF_BOOL, 1, &(uint8_t){ v }, 1);
-}
-
-void gguf_write_ints(struct gguf_writer *w, const char *key, const int32_t *v, size_t n)
-{
-    put_value(w, key, GGUF_ARRAY, GGUF_I32, n, v, n * sizeof(*v));
-}
-
-void gguf_write_texts(struct gguf_writer *w, const char *key, const char *const *s, size_t n)
-{
-    struct text raw = { 0 };
-    for (size_t i = 0; i < n; i++) {
-        const uint64_t length = strlen(s[i]);
-        text_add(&raw, (const char *)&length, sizeof(length));
-        text_add(&raw, s[i], length);
-    }
-    put_value(w, key, GGUF_ARRAY, GGUF_STRING, n, raw.s, raw.n);
-    free(raw.s);
 }

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "tests/formats/gguf_write.h"
+#include "tests/formats/gguf_edit.h"
 #include "models/tokenizers/tokenizer.h"
 #include "models/tokenizers/readers.h"
 #include "tests/support/check.h"
@@ -245,47 +245,40 @@ static void a_path_without_a_tokenizer_is_named(void **state)
 // ---- GGUF -------------------------------------------------------------------------------------------------------
 
 enum { A, B, AB, END, USED, COUNT };
-static const char *const few[COUNT] = { "a", "b", "ab", "<end>", "<used>" };
 
-struct gguf_fields { // NULL: the valid value; "": the key is missing
-    const char *model, *pre, *merge;
-    int tokens, kinds; // counts; 0: COUNT; -1: the key is missing
-};
-
-static struct tokenizer *opened_gguf(const struct gguf_fields *s)
+// A file of few tokens with one key changed (NULL: none).
+static struct tokenizer *opened_gguf(const char *key, const char *value)
 {
-    static const int32_t kind[COUNT] = { 1, 1, 1, 3, 4 };
+    struct json *j = json_of("{'model': 'gpt2', 'pre': 'gpt-2', 'tokens': ['a', 'b', 'ab', '<end>', '<used>'], "
+                             "'token_type': [1, 1, 1, 3, 4], 'merges': ['a b']}");
+    if (key != NULL)
+        json_set(j, key, *value != '\0' ? json_of(value) : json_new_null());
     char *path = test_path("few.gguf");
     struct gguf_writer *w = gguf_write_begin(path, &err);
     gguf_write_text(w, "general.architecture", "llama");
-    if (s->model == NULL || s->model[0] != '\0')
-        gguf_write_text(w, "tokenizer.ggml.model", s->model != NULL ? s->model : "gpt2");
-    if (s->pre == NULL || s->pre[0] != '\0')
-        gguf_write_text(w, "tokenizer.ggml.pre", s->pre != NULL ? s->pre : "gpt-2");
-    if (s->tokens >= 0)
-        gguf_write_texts(w, "tokenizer.ggml.tokens", few, (size_t)(s->tokens > 0 ? s->tokens : COUNT));
-    if (s->kinds >= 0)
-        gguf_write_ints(w, "tokenizer.ggml.token_type", kind, (size_t)(s->kinds > 0 ? s->kinds : COUNT));
-    const char *merge = s->merge != NULL ? s->merge : "a b";
-    if (merge[0] != '\0')
-        gguf_write_texts(w, "tokenizer.ggml.merges", &merge, 1);
+    for (void *at = json_first(j); at != NULL; at = json_next(j, at)) {
+        char *name = xformat("tokenizer.ggml.%s", json_key(at));
+        gguf_write_json(w, name, json_value(at));
+        free(name);
+    }
     assert_ok(gguf_write_end(w, &err), err);
     struct tokenizer *t = tokenizer_open(path, &err);
+    json_free(j);
     free(path);
     return t;
 }
 
 static void a_gguf_file_gives_the_same_tokenizer(void **state)
 {
-    struct tokenizer *t = opened_gguf(&(struct gguf_fields){ 0 });
+    struct tokenizer *t = opened_gguf(NULL, NULL);
     assert_ok(t != NULL, err);
     assert_int_equal(tokenizer_size(t), COUNT);
     assert_true(tokenizer_is_special(t, END) && !tokenizer_is_special(t, USED) && !tokenizer_is_special(t, A));
     editable_expect(t, "aab<end>b<used>", true, "a|ab|<end>|b|<used>");
-    editable_expect(t, "ab<end><used>", false,
-                    "ab|<used>"); // "<end>" is encoded letter by letter, and < has no token here
+    // "<end>" is encoded letter by letter, and < has no token here
+    editable_expect(t, "ab<end><used>", false, "ab|<used>");
     tokenizer_close(t);
-    t = opened_gguf(&(struct gguf_fields){ .kinds = -1 });
+    t = opened_gguf("token_type", "");
     assert_non_null(t);
     editable_expect(t, "ab<end>b", true, "ab|b");
     tokenizer_close(t);
@@ -293,30 +286,21 @@ static void a_gguf_file_gives_the_same_tokenizer(void **state)
 
 static void an_incomplete_gguf_file_is_refused_by_name(void **state)
 {
-    static const struct {
-        struct gguf_fields gguf_fields;
-        const char *error;
-    } cases[] = {
-        { { .model = "" }, "expected a tokenizer (tokenizer.ggml.model)" },
-        { { .model = "llama" }, "tokenizer.ggml.scores does not have one number for each of the 5 tokens" },
-        { { .model = "bert" }, "of the kind \"bert\"" },
-        { { .pre = "" }, "expected tokenizer.ggml.pre" },
-        { { .pre = "default" }, "the pre-tokenizer \"default\" is not known (gpt-2" },
-        { { .pre = "tekken2" }, "the pre-tokenizer \"tekken2\"" },
-        { { .tokens = -1 }, "tokenizer.ggml.tokens is missing" },
-        { { .tokens = 3 }, "tokenizer.ggml.token_type does not have one integer for each of the 3 tokens" },
-        { { .kinds = 2 }, "tokenizer.ggml.token_type" },
-        { { .merge = "" }, "tokenizer.ggml.merges is missing" },
-        { { .merge = "ab" }, "merge 0 is not two tokens" },
-        { { .merge = " " }, "merge 0 is not two tokens" },
-        { { .merge = " b" }, "merge 0 is not two tokens" },
-        { { .merge = "a " }, "merge 0 needs the token \"\"" },
-        { { .merge = "b a" }, "merge 0 needs the token \"ba\"" },
-    };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        struct tokenizer *t = opened_gguf(&cases[i].gguf_fields);
-        if (t != NULL || strstr(err.text, cases[i].error) == NULL || strstr(err.text, "few.gguf") == NULL)
-            fail_msg("%s: %s", cases[i].error, t != NULL ? "opened" : err.text);
+    char faults[] =
+        "model= (expected a tokenizer (tokenizer.ggml.model)); model='bert' (of the kind 'bert'); "
+        "model='llama' (tokenizer.ggml.scores does not have one number for each of the 5 tokens); "
+        "pre= (expected tokenizer.ggml.pre); pre='default' (the pre-tokenizer 'default' is not known (gpt-2); "
+        "tokens= (tokenizer.ggml.tokens is missing); "
+        "tokens=['a', 'b', 'ab'] (tokenizer.ggml.token_type does not have one integer for each of the 3 tokens); "
+        "token_type=[1, 1] (tokenizer.ggml.token_type); merges= (tokenizer.ggml.merges is missing); "
+        "merges=['ab'] (merge 0 is not two tokens); merges=[' '] (merge 0 is not two tokens); "
+        "merges=[' b'] (merge 0 is not two tokens); merges=['a '] (merge 0 needs the token ''); "
+        "merges=['b a'] (merge 0 needs the token 'ba')";
+    char *rest = faults;
+    for (struct fault f; fault_next(&rest, &f);) {
+        struct tokenizer *t = opened_gguf(f.key, f.value);
+        if (t != NULL || strstr(err.text, f.words) == NULL || strstr(err.text, "few.gguf") == NULL)
+            fail_msg("%s: %s", f.words, t != NULL ? "opened" : err.text);
     }
 }
 

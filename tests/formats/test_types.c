@@ -1,10 +1,4 @@
 // test_types.c - the table of types (core/tensor.h): what readers derive from a row, computed another way.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <ctype.h>
 #include <math.h>
 #include <string.h>
@@ -15,10 +9,10 @@
 #include "kernels/cpu/row_kernels.h"
 #include "models/finite.h"
 #include "models/formats/gguf_value.h"
+#include "tests/support/check.h"
 
 static void names_and_numbers_of_gguf_files_follow_from_a_row(void **unused)
 {
-    (void)unused;
     for (int t = 0; t < TYPES; t++) {
         const struct type_facts *f = &type_facts[t];
         enum type found;
@@ -39,7 +33,6 @@ static void names_and_numbers_of_gguf_files_follow_from_a_row(void **unused)
 // A block consists of its numbers and of what its scaling stores.
 static void the_bytes_of_a_block_are_its_numbers_and_scales(void **unused)
 {
-    (void)unused;
     for (int t = 0; t < TYPES; t++) {
         const struct type_facts *f = &type_facts[t];
         const int groups = f->block / 32, of_codes = f->numbers == NUMBERS_IQ4 ? 2 + groups / 2 : 2 * groups;
@@ -59,7 +52,6 @@ static void the_bytes_of_a_block_are_its_numbers_and_scales(void **unused)
 // Every two bytes of a block are made an infinite half in turn.
 static void a_block_is_finite_if_its_numbers_are(void **unused)
 {
-    (void)unused;
     const struct cpu_kernels *cpu = cpu_kernels_choose(NULL);
     for (int t = 0; t < TYPES; t++) {
         const struct type_facts *f = &type_facts[t];
@@ -84,7 +76,6 @@ static void a_block_is_finite_if_its_numbers_are(void **unused)
 
 static void choices_name_types(void **unused)
 {
-    (void)unused;
     assert_int_equal(type_chosen(QUANTIZE_CHOICES, QUANTIZE_NONE), TYPES);
     assert_int_equal(type_chosen(QUANTIZE_CHOICES, QUANTIZE_Q8_0), Q8_0);
     assert_int_equal(type_chosen(QUANTIZE_CHOICES, QUANTIZE_Q4_0), Q4_0);
