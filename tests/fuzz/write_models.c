@@ -86,27 +86,19 @@ void write_models(void)
     }
 }
 
-static void put_config(const char *name, const char *files[5])
-{
-    struct text t = { 0 };
-    for (int i = 0; i < 5; i++) {
-        if (i > 0)
-            add_nul(&t);
-        text_puts(&t, files[i]);
-    }
-    put_text("config", name, &t);
-    free(t.s);
-}
-
-// Configurations of every family.
+// Configurations of every family; config.json alone.
 static void put_families(void)
 {
     size_t n;
     struct json **models = golden_models(&n);
     for (size_t i = 0; i < n; i++) {
         char *config = json_write(json_get(models[i], "config"));
-        put_config(json_text(json_get(models[i], "name")), (const char *[5]){ config, "", "", "", "" });
+        struct text t = { 0 };
+        text_puts(&t, config);
+        text_add(&t, "\0\0\0\0", 4);
+        put_text("config", json_text(json_get(models[i], "name")), &t);
         free(config);
+        free(t.s);
     }
     golden_models_free(models, n);
 }
@@ -118,27 +110,26 @@ static void put_families(void)
 void write_configs(void)
 {
     put_families();
-    put_config("tokens", (const char *[5]){
-                             "{" SIZES ",\"eos_token_id\":[1,2],\"bos_token_id\":3,\"speclab_inflated_from\":\"a\"}",
-                             "{\"eos_token_id\":[2,4]}",
-                             "{\"eos_token\":{\"content\":\"<|im_end|>\"},\"bos_token\":\"<s>\",\"add_bos_token\":true,"
-                             "\"chat_template\":[{\"name\":\"default\",\"template\":\"x\"}]}",
-                             "{\"added_tokens\":[{\"id\":5,\"content\":\"<|im_end|>\"},{\"id\":6,\"content\":\"<s>\"}],"
-                             "\"model\":{\"vocab\":{\"a\":0}},\"post_processor\":{\"type\":\"Sequence\",\"processors\":"
-                             "[{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\"}}]}]}}",
-                             "" });
-    put_config("rope", (const char *[5]){
-                           "{" SIZES ",\"rope_parameters\":{\"rope_type\":\"llama3\",\"rope_theta\":1e5,\"factor\":8,"
-                           "\"low_freq_factor\":1,\"high_freq_factor\":4,"
-                           "\"original_max_position_embeddings\":64}}",
-                           "", "{\"chat_template\":\"<|im_start|>\"}", "", "" });
-    put_config("ends", (const char *[5]){ "{" SIZES ",\"eos_token_id\":[0,1,2,3,4,5,6,7,8,9,10,11,12]}",
-                                          "{\"eos_token_id\":[13,14,15]}", "{\"eos_token\":\"a\"}",
-                                          "{\"model\":{\"vocab\":{\"a\":15,\"b\":16}}}", "" });
-    put_config("refused", (const char *[5]){ "{" SIZES ",\"hidden_act\":\"gelu\",\"layer_types\":[\"full_attention\"],"
-                                             "\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}}",
-                                             "[]", "", "", "" });
-    put_config("template", (const char *[5]){ "{" SIZES "}", "", "", "", "{% for m in messages %}<|im_start|>" });
+    PUT("config", "tokens",
+        "{" SIZES
+        ",\"eos_token_id\":[1,2],\"bos_token_id\":3,\"speclab_inflated_from\":\"a\"}\0{\"eos_token_id\":[2,4]}\0"
+        "{\"eos_token\":{\"content\":\"<|im_end|>\"},\"bos_token\":\"<s>\",\"add_bos_token\":true,"
+        "\"chat_template\":[{\"name\":\"default\",\"template\":\"x\"}]}\0"
+        "{\"added_tokens\":[{\"id\":5,\"content\":\"<|im_end|>\"},{\"id\":6,\"content\":\"<s>\"}],"
+        "\"model\":{\"vocab\":{\"a\":0}},\"post_processor\":{\"type\":\"Sequence\",\"processors\":"
+        "[{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\"}}]}]}}\0");
+    PUT("config", "rope",
+        "{" SIZES
+        ",\"rope_parameters\":{\"rope_type\":\"llama3\",\"rope_theta\":1e5,\"factor\":8,\"low_freq_factor\":1,"
+        "\"high_freq_factor\":4,\"original_max_position_embeddings\":64}}\0\0{\"chat_template\":\"<|im_start|>\"}\0\0");
+    PUT("config", "ends",
+        "{" SIZES
+        ",\"eos_token_id\":[0,1,2,3,4,5,6,7,8,9,10,11,12]}\0{\"eos_token_id\":[13,14,15]}\0{\"eos_token\":\"a\"}\0"
+        "{\"model\":{\"vocab\":{\"a\":15,\"b\":16}}}\0");
+    PUT("config", "refused",
+        "{" SIZES ",\"hidden_act\":\"gelu\",\"layer_types\":[\"full_attention\"],"
+        "\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}}\0[]\0\0\0");
+    PUT("config", "template", "{" SIZES "}\0\0\0\0{% for m in messages %}<|im_start|>");
 }
 
 void write_safetensors(void)

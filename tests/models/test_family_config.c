@@ -300,45 +300,43 @@ static void a_directory_without_a_configuration_is_refused(void **unused)
 static void a_family_ignores_what_its_class_ignores(void **unused)
 {
     static const struct {
-        const char *model, *key, *value;
+        const char *model, *settings;
     } ignored[] = {
-        { "phi3", "auto_map",
-          "{'AutoConfig':'configuration_phi3.Phi3Config','AutoModelForCausalLM':'modeling_phi3.Phi3ForCausalLM'}" },
-        { "phi3", "resid_pdrop", "0.1" },
-        { "phi3", "embd_pdrop", "0.1" },
-        { "smollm3", "pretraining_tp", "2" },
-        { "qwen2-gqa", "pretraining_tp", "4" },
-        { "mistral3", "text_config.pretraining_tp", "2" },
-        { "mistral3", "hidden_size", "7" }, // what the whole says again is not the text model's
-        { "gemma3-images", "vocab_size", "7" },
-        { "mistral3", "is_causal", "null" },
-        { "gemma3-images", "text_config.final_logit_softcapping", "30.0" },
-        { "gemma2", "hidden_act", "'gelu'" },
-        { "gemma3", "attn_logit_softcapping", "50.0" },
-        { "mixtral", "router_jitter_noise", "0.5" },
-        { "mixtral", "num_experts", "5" },
-        { "qwen3moe", "num_local_experts", "9" },
-        { "qwen3moe-window", "max_window_layers", "0" },
-        { "qwen3moe-window", "max_window_layers", "28" },
-        { "qwen2-yarn", "original_max_position_embeddings", "64" },
-        { "qwen2-gqa", "is_causal", "true" },
+        { "phi3",
+          "auto_map={'AutoConfig':'configuration_phi3.Phi3Config','AutoModelForCausalLM':'modeling_phi3.Phi3ForCausalLM'}; "
+          "resid_pdrop=0.1; embd_pdrop=0.1" },
+        { "smollm3", "pretraining_tp=2" },
+        { "qwen2-gqa", "pretraining_tp=4; is_causal=true" },
+        // what the whole says again is not the text model's
+        { "mistral3", "text_config.pretraining_tp=2; hidden_size=7; is_causal=null" },
+        { "gemma3-images", "vocab_size=7; text_config.final_logit_softcapping=30.0" },
+        { "gemma2", "hidden_act='gelu'" },
+        { "gemma3", "attn_logit_softcapping=50.0" },
+        { "mixtral", "router_jitter_noise=0.5; num_experts=5" },
+        { "qwen3moe", "num_local_experts=9" },
+        { "qwen3moe-window", "max_window_layers=0; max_window_layers=28" },
+        { "qwen2-yarn", "original_max_position_embeddings=64" },
     };
     char *path = test_path("family/config.json"), *directory = test_path("family");
     for (size_t i = 0; i < sizeof(ignored) / sizeof(*ignored); i++) {
-        struct model_config with, without;
-        struct json *config = edited(config_named(ignored[i].model), ignored[i].key, ignored[i].value);
-        assert_true(reads(path, config_named(ignored[i].model)) && config_read(directory, &without, &err));
-        if (!reads(path, config))
-            fail_msg("%s with %s: %s", ignored[i].model, ignored[i].key, err.text);
-        assert_ok(config_read(directory, &with, &err), err);
-        assert_true(with.architecture == without.architecture && with.window == without.window &&
-                    memcmp(&with.windowed, &without.windowed, sizeof(with.windowed)) == 0 &&
-                    with.experts == without.experts && with.attention_cap == without.attention_cap &&
-                    with.logit_cap == without.logit_cap && with.width == without.width && with.vocab == without.vocab &&
-                    with.rope.original == without.rope.original);
-        config_free(&with);
-        config_free(&without);
-        json_free(config);
+        char *settings = xstrdup(ignored[i].settings), *rest = settings;
+        for (struct fault f; fault_next(&rest, &f);) {
+            struct model_config with, without;
+            struct json *config = edited(config_named(ignored[i].model), f.key, f.value);
+            assert_true(reads(path, config_named(ignored[i].model)) && config_read(directory, &without, &err));
+            if (!reads(path, config))
+                fail_msg("%s with %s: %s", ignored[i].model, f.key, err.text);
+            assert_ok(config_read(directory, &with, &err), err);
+            assert_true(with.architecture == without.architecture && with.window == without.window &&
+                        memcmp(&with.windowed, &without.windowed, sizeof(with.windowed)) == 0 &&
+                        with.experts == without.experts && with.attention_cap == without.attention_cap &&
+                        with.logit_cap == without.logit_cap && with.width == without.width &&
+                        with.vocab == without.vocab && with.rope.original == without.rope.original);
+            config_free(&with);
+            config_free(&without);
+            json_free(config);
+        }
+        free(settings);
     }
     free(path);
     free(directory);

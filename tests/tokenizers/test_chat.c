@@ -262,6 +262,8 @@ static void a_malicious_template_ends_with_a_sentence(void **state)
         { "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}", "it calls itself without end" },
         { "{{ raise_exception('no system') }}", "line 1: no system" },
         { "{{ messages[0].content.a.b }}", "has no attribute 'a'" },
+        { "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+          "chat template: it did not end within 10 seconds" },
     };
     const struct message m = { "user", "Hi" };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
@@ -276,19 +278,6 @@ static void a_malicious_template_ends_with_a_sentence(void **state)
         chat_close(&f);
         free(out.s);
     }
-}
-
-static void a_template_without_end_is_stopped(void **state)
-{
-    struct chat_format f =
-        choose("auto", "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}");
-    struct text out = { 0 };
-    assert_false(chat_render(&f, &(struct message){ "user", "Hi" }, 1, &out, &err));
-    assert_string_equal(err.text, "chat template: it did not end within 10 seconds");
-    assert_false(chat_render(&f, &(struct message){ "user", "Hi" }, 1, &out, &err)); // and says so again
-    assert_string_equal(err.text, "chat template: it did not end within 10 seconds");
-    chat_close(&f);
-    free(out.s);
 }
 
 static void a_long_conversation_passes_both_ways(void **state)
@@ -437,7 +426,6 @@ int main(void)
         cmocka_unit_test(templates_are_rendered_as_by_transformers),
         cmocka_unit_test(the_beginning_of_the_users_turn_is_found),
         cmocka_unit_test(a_malicious_template_ends_with_a_sentence),
-        cmocka_unit_test(a_template_without_end_is_stopped),
         cmocka_unit_test(a_long_conversation_passes_both_ways),
         cmocka_unit_test(a_file_that_is_no_template_is_refused),
         cmocka_unit_test(a_missing_python_is_named),
