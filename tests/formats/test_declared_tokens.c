@@ -127,16 +127,15 @@ static void ids_and_special_tokens_are_those_of_AutoTokenizer(void **state)
     free(directory);
 }
 
-#define LETTERS "\"a\":0,\"b\":1,\"<\":2,\">\":3,\"e\":4"
-#define TOKENIZER \
-    "\"tokenizer.json\":{\"added_tokens\":[],\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false}," \
-    "\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\",\"vocab\":{" LETTERS "},\"merges\":[]}}"
-
+// A byte-level tokenizer of five letters, with these files beside it.
 static void write_text(const char *directory, const char *others)
 {
-    char *text = xformat("{" TOKENIZER ",%s}", others);
-    struct json *files = json_parse(text, strlen(text), "files", &err);
-    assert_ok(files != NULL, err);
+    char *text = xformat(
+        "{'tokenizer.json': {'added_tokens': [], 'pre_tokenizer': {'type': 'ByteLevel', 'add_prefix_space': false}, "
+        "'decoder': {'type': 'ByteLevel'}, 'model': {'type': 'BPE', 'vocab': {'a': 0, 'b': 1, '<': 2, '>': 3, "
+        "'e': 4}, 'merges': []}}, %s}",
+        others);
+    struct json *files = json_of(text);
     write_files(directory, files);
     json_free(files);
     free(text);
@@ -146,11 +145,11 @@ static void write_text(const char *directory, const char *others)
 static void the_configuration_knows_declared_tokens(void **state)
 {
     static const char *const others[] = {
-        "\"tokenizer_config.json\":{\"eos_token\":\"<e>\",\"bos_token\":\"<a>\",\"added_tokens_decoder\":"
-        "{\"5\":{\"content\":\"<a>\",\"special\":true},\"6\":{\"content\":\"<e>\",\"special\":true}}}",
-        "\"special_tokens_map.json\":{\"eos_token\":{\"content\":\"<e>\"},\"bos_token\":\"<a>\"},"
-        "\"added_tokens.json\":{\"<a>\":5,\"<e>\":6}",
-        "\"special_tokens_map.json\":{\"eos_token\":{\"content\":\"<e>\"},\"bos_token\":\"<a>\"}",
+        "'tokenizer_config.json':{'eos_token':'<e>','bos_token':'<a>','added_tokens_decoder':"
+        "{'5':{'content':'<a>','special':true},'6':{'content':'<e>','special':true}}}",
+        "'special_tokens_map.json':{'eos_token':{'content':'<e>'},'bos_token':'<a>'},"
+        "'added_tokens.json':{'<a>':5,'<e>':6}",
+        "'special_tokens_map.json':{'eos_token':{'content':'<e>'},'bos_token':'<a>'}",
     };
     char *directory = test_path("configured");
     for (int i = 0; i < 3; i++) {
@@ -169,11 +168,11 @@ static void the_configuration_knows_declared_tokens(void **state)
 static void a_hash_has_what_is_added_and_nothing_else(void **state)
 {
     static const char *const others[] = {
-        "\"unrelated.json\":{}",
-        "\"tokenizer_config.json\":{\"extra_special_tokens\":[],\"tokenizer_class\":\"PreTrainedTokenizerFast\"}",
-        "\"tokenizer_config.json\":{\"extra_special_tokens\":[\"<a>\"]}",
-        "\"added_tokens.json\":{\"<a>\":5}",
-        "\"added_tokens.json\":{\"<b>\":5}",
+        "'unrelated.json':{}",
+        "'tokenizer_config.json':{'extra_special_tokens':[],'tokenizer_class':'PreTrainedTokenizerFast'}",
+        "'tokenizer_config.json':{'extra_special_tokens':['<a>']}",
+        "'added_tokens.json':{'<a>':5}",
+        "'added_tokens.json':{'<b>':5}",
     };
     enum { N = sizeof(others) / sizeof(*others) };
     struct hash hash[N];

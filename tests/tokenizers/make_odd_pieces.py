@@ -1,18 +1,14 @@
 #!/usr/bin/env python3
 """make_odd_pieces.py OUT: little SentencePiece models such as no trainer makes (unused pieces, characters without a token, user-defined pieces that
 overlap others, equal scores), with what sentencepiece makes of some texts and ids: tests/cases/pieces/odd.jsonl, a line for each model.
-make_odd_pieces.py SPECLAB MODELS [SEED]: compares `speclab inspect --tokenize` with sentencepiece on that many models instead.
 Needs sentencepiece 0.2.3 and protobuf; PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python."""
 import base64
-import collections
 import json
 import pathlib
 import random
 import sys
-import tempfile
 
 import sentencepiece
-from compare import decoded, ours
 from sentencepiece import sentencepiece_model_pb2 as proto
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
@@ -58,27 +54,7 @@ def cases(seed, texts, lists):
     return data, [(s, t.encode(s)) for s in some], [(i, t.decode(i)) for i in ids]
 
 
-def compare(speclab, models, first):
-    differ = collections.Counter()
-    with tempfile.TemporaryDirectory() as folder:
-        path = str(pathlib.Path(folder) / "odd.model")
-        for seed in range(first, first + models):
-            data, texts, lists = cases(seed, 60, 40)
-            pathlib.Path(path).write_bytes(data)
-            got = ours(speclab, path, [s for s, _ in texts])
-            back = decoded(speclab, path, [i for i, _ in lists])
-            for of, pairs, found in (("ids", texts, got), ("texts", lists, back)):
-                for (q, want), g in zip(pairs, found, strict=True):
-                    if g != want:
-                        differ[of] += 1
-                        print(f"seed {seed}: {q!r}: {g!r}, expected {want!r}")
-    print(f"{models} models: {differ['ids']} lists of ids differ, {differ['texts']} decoded texts")
-    return sum(differ.values())
-
-
 def main():
-    if len(sys.argv) > 2:
-        sys.exit(compare(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 1) > 0)
     lines = []
     for seed in range(40):
         data, texts, lists = cases(seed, 12, 6)
