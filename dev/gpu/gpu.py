@@ -358,7 +358,7 @@ def bench(p, model, device, what, env=None, **lists):
         p.note(f"{what}: a step of none outside its pass: " + ", ".join(f"{o['mode']} {o['outside_ns']['median'] / 1e3:.0f} us" for o in j.get("overheads", [])))
 
 
-# What a switch of the backend (docs/performance.md) is worth: passes with one of them each, beside the same with none.
+# What a switch of the backend (docs/gpu.md) is worth: passes with one of them each, beside the same with none.
 SWITCHES = [{"NO_PDL": 1}, {"NO_BULK": 1}]
 
 
