@@ -220,7 +220,7 @@ while IFS=$'\002' read -r page line language text; do
             fails "$place" "speclab run experiments/page.yaml --dry-run"
         fi
         option_exists "$place" "$text"
-        if [[ $text =~ ^[a-z_]+(/[A-Za-z0-9_.-]+)+\.(c|h|cu|py|sh|sql|md|yaml|jsonl?|txt|cmake) && $text != build/* && $text != *NAME* ]]; then
+        if [[ $text =~ ^[a-z_]+(/[A-Za-z0-9_.-]+)+\.(c|cpp|h|cu|py|sh|sql|md|yaml|jsonl?|txt|cmake) && $text != build/* && $text != *NAME* ]]; then
             [ -e "$source/${BASH_REMATCH[0]}" ] || fault "$place: $text: expected a file"
         elif [[ $text =~ ^(test|write|make)_[a-z0-9_]+(\.(c|py))?$ ]]; then
             [ -n "$(find "$source/tests" -name "${text%.*}.*" -print -quit)" ] || fault "$place: $text: expected a file in tests"
