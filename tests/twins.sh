@@ -6,10 +6,10 @@ cd "$(dirname "$0")/cases"
 command -v python3 >/dev/null || { echo "twins: no python3"; exit 77; }
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
-for name in rules races stages imports; do
+cp stages.json imports.json "$made" # what they ask is read, and their answers are written again
+for name in rules races stages imports views; do
     python3 -B "make_$name.py" "$made/$name.json" >/dev/null
 done
-python3 -B make_views.py "$made/views_facts.sql" "$made/views.json" >/dev/null
 for file in "$made"/*; do
     cmp "$file" "$(basename "$file")"
 done

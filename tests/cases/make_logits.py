@@ -1,12 +1,9 @@
 #!/usr/bin/env python3
 """logits_<name>.json: logits of tiny random Llama models, by transformers in float32.
 
-    make_logits.py OUT_DIR [--save MODELS]
-    make_logits.py OUT_DIR --models MODELS --tokens FILE
+    make_logits.py OUT_DIR
 
-The first form makes the eight models below from a generator that a C program can repeat bit for bit, runs
-them and writes the logits (--save also keeps each checkpoint as MODELS/<name>/).  The second form runs
-the checkpoints lying in MODELS/*/ (config.json, model.safetensors) on the token ids in FILE (a JSON list).
+Makes the eight models below from a generator that a C program can repeat bit for bit, and runs them.
 
 The generator.  Tensor number t is its place in the sorted list of the checkpoint's tensor names (a tied model
 has no lm_head.weight); element i counts in row-major order; all arithmetic is modulo 2^64:
@@ -19,14 +16,13 @@ has no lm_head.weight); element i counts in row-major order; all arithmetic is m
     biases                     (u - 0.5) * 0.2f        one rounding
 Token number j is the hash of t = 1000000, i = j, modulo the vocabulary size.
 """
-import argparse
 import json
 import math
 import os
+import sys
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 ROWS = [0, 1, 7, 20, 39]
@@ -85,11 +81,6 @@ def tensor(seed, t, name, shape):
     return torch.from_numpy(v.reshape(shape))
 
 
-def checkpoint_names(model):
-    tied = model.config.tie_word_embeddings
-    return sorted(n for n in model.state_dict() if not (tied and n == "lm_head.weight"))
-
-
 def build(cfg, seed):
     torch.manual_seed(0)
     c = LlamaConfig.from_dict(cfg)
@@ -99,7 +90,8 @@ def build(cfg, seed):
     c._attn_implementation = "eager"
     model = LlamaForCausalLM(c).to(torch.float32).eval()
     state = model.state_dict()
-    made = {n: tensor(seed, t, n, tuple(state[n].shape)) for t, n in enumerate(checkpoint_names(model))}
+    names = sorted(n for n in state if not (cfg["tie_word_embeddings"] and n == "lm_head.weight"))
+    made = {n: tensor(seed, t, n, tuple(state[n].shape)) for t, n in enumerate(names)}
     result = model.load_state_dict(made, strict=False)
     assert not result.unexpected_keys and set(result.missing_keys) <= {"lm_head.weight"}
     model.tie_weights()
@@ -116,54 +108,27 @@ def number(x):
     return text
 
 
-def golden(path, name, model, tokens, cfg, seed=None):
-    state = model.state_dict()
+def golden(path, name, seed, cfg):
+    model, made = build(cfg, seed)
+    tokens = [int(z) % cfg["vocab_size"] for z in hashes(seed, 1000000, COUNT)]
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([tokens]), use_cache=False).logits[0]
     assert logits.dtype == torch.float32 and torch.isfinite(logits).all()
-    rows = [r for r in ROWS if r < len(tokens)]
-    check = {n: state[n].flatten()[:4].tolist() for n in checkpoint_names(model)}
+    check = {n: v.flatten()[:4].tolist() for n, v in made.items()}
     with open(path, "w", encoding="ascii", newline="\n") as out:
         out.write('{"name": %s, "seed": %s,\n' % (json.dumps(name), json.dumps(seed)))
         out.write(' "config": %s,\n' % json.dumps(cfg))
-        out.write(' "tokens": %s,\n "vocab": %d, "rows": %s,\n' % (json.dumps(tokens), logits.shape[1], json.dumps(rows)))
+        out.write(' "tokens": %s,\n "vocab": %d, "rows": %s,\n' % (json.dumps(tokens), logits.shape[1], json.dumps(ROWS)))
         out.write(' "check": {\n' + ",\n".join('  "%s": [%s]' % (n, ", ".join(map(number, v))) for n, v in check.items()) + "},\n")
-        out.write(' "logits": [\n' + ",\n".join("  [" + ", ".join(map(number, logits[r].tolist())) + "]" for r in rows) + "]}\n")
-    with open(path, encoding="ascii") as f:
-        json.load(f)
-    top = torch.softmax(logits[rows], -1).max(-1).values
-    print(f"{name}: standard deviation {logits.std():.3f}, largest {logits.abs().max():.3f}, "
-          f"largest probability {top.min():.3f} to {top.max():.3f}, {os.path.getsize(path)} bytes")
+        out.write(' "logits": [\n' + ",\n".join("  [" + ", ".join(map(number, logits[r].tolist())) + "]" for r in ROWS) + "]}\n")
+    print(f"{name}: standard deviation {logits.std():.3f}, largest {logits.abs().max():.3f}")
 
 
-def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("out")
-    p.add_argument("--save")
-    p.add_argument("--models")
-    p.add_argument("--tokens")
-    a = p.parse_args()
+def main(folder):
     torch.set_num_threads(1)
-    if a.models:
-        with open(a.tokens) as f:
-            tokens = json.load(f)
-        for name in sorted(os.listdir(a.models)):
-            with open(os.path.join(a.models, name, "config.json")) as f:
-                cfg = json.load(f)
-            model = LlamaForCausalLM.from_pretrained(os.path.join(a.models, name), dtype=torch.float32, attn_implementation="eager").eval()
-            golden(os.path.join(a.out, f"logits_{name}.json"), name, model, [t % cfg["vocab_size"] for t in tokens], cfg)
-        return
     for seed, (name, cfg) in enumerate(CONFIGS.items(), 1):
-        model, made = build(cfg, seed)
-        tokens = [int(z) % cfg["vocab_size"] for z in hashes(seed, 1000000, COUNT)]
-        if a.save:
-            folder = os.path.join(a.save, name)
-            os.makedirs(folder, exist_ok=True)
-            save_file(made, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
-            with open(os.path.join(folder, "config.json"), "w") as f:
-                json.dump(cfg, f, indent=1)
-        golden(os.path.join(a.out, f"logits_{name}.json"), name, model, tokens, cfg, seed)
+        golden(os.path.join(folder, f"logits_{name}.json"), name, seed, cfg)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -1,18 +1,15 @@
 """make_views.py - recomputes every published number with plain loops over rows, independently of the SQL.
 
-Writes views_facts.sql, the rows of a synthetic database (batches, repeats, several pairs, an unfinished pair, texts cut by
-a stop string or by the context, texts without tokens, no category), and views.json, the expected result of each view of
-results/views*.sql and each query of results/. docs/results.md defines the numbers; no SQL is read or run. Needs only the
-standard library:
+Writes views.json: what each view of results/views*.sql and each query of results/ must say about the rows of views_facts.sql.
+docs/results.md defines the numbers; no SQL of these is read or run. Needs only the standard library:
 
-    python -B make_views.py views_facts.sql views.json
+    python -B make_views.py views.json
 """
 
 import json
 import sys
 
 from view_exports import nvidia_categories, nvidia_lengths, nvidia_positions, nvidia_profile, setting, sglang_metrics, vllm_bench
-from view_facts import FACTS
 from view_numbers import (
     PARTNER, SEQUENCE, VIEWS, acceptance, acceptance_by_prompt, acceptance_by_rank, against_by_prompt, against_by_slice, answer, bench_pass, by_rule, by_source, cost_of_pass, eagle, expected, gap, latency, medusa, outcome,
     run_summary, sequences, spec_bench, speed, speed_by_prompt, speed_by_slice, steps, steps_view, sums_by_prompt, sums_by_slice, sums_by_text,
@@ -78,16 +75,7 @@ def main():
     query("losing_prompts", losing_prompts(prompts))
     query("verify_cost", verify_cost())
 
-    def sql(x):
-        return "NULL" if x is None else "'%s'" % x.replace("'", "''") if isinstance(x, str) else repr(x)
-
     with open(sys.argv[1], "w") as f:
-        for table in "run pair slice sequence step trial step_rule step_source bench bench_peer bench_round bench_time cost".split():
-            rows = FACTS[table]
-            for i in range(0, len(rows), 40):
-                values = ",".join("(%s)" % ",".join(sql(x) for x in row.values()) for row in rows[i : i + 40])
-                f.write("INSERT INTO %s (%s) VALUES %s\n" % (table, ", ".join(rows[0]), values))
-    with open(sys.argv[2], "w") as f:
         f.write('{"prompts": %s,\n' % json.dumps("\n".join(json.dumps(p, separators=(",", ":")) for p in PROMPTS) + "\n"))
         for part, last in (("views", ","), ("queries", ",")):
             f.write('"%s": {\n' % part)

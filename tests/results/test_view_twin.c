@@ -1,7 +1,7 @@
 // test_view_twin.c - every published number compared with a Python reference that uses plain loops over rows.
 //
-// tests/cases/make_views.py generates the rows of views_facts.sql and, in views.json, the expected result of every view of
-// results/views*.sql, in every column, and of every query of results/. It follows docs/results.md and reads no SQL. A view or
+// tests/cases/make_views.py reads the rows of views_facts.sql and writes, in views.json, the expected result of every view of
+// results/views*.sql, in every column, and of every query of results/. It follows docs/results.md and reads none of their SQL. A view or
 // column without a reference is a failure: every definition is written twice.
 #include <math.h>
 #include <stddef.h>
