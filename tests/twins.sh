@@ -6,7 +6,7 @@ cd "$(dirname "$0")/cases"
 command -v python3 >/dev/null || { echo "twins: no python3"; exit 77; }
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
-cp stages.json imports.json "$made" # what they ask is read, and their answers are written again
+cp races.json stages.json imports.json "$made" # what they ask is read, and their answers are written again
 for name in rules races stages imports views; do
     python3 -B "make_$name.py" "$made/$name.json" >/dev/null
 done

@@ -1,67 +1,42 @@
 """make_races.py - a second implementation of draws by address: drafts, coupled ones included, and the tokens of `match`.
 
-Writes races.json. Rows are Markov tables: the row after a token depends on that token alone. A coupled draft is the token
-with the smallest -log(1 - u_i) / q_i at each place of the text, `match` the one with the smallest -log(1 - u_i) / p_i, with
-the same u_i of Philox at (seed, sequence, place, i); docs/exactness.md, sampling/rng.h. Sampled drafts invert the cumulative
-sum at the address of their candidate. Needs the standard library only:
+Reads the rows and the settings of races.json and writes it again. Rows are Markov tables: the row after a token depends on that token alone;
+those of q are near to p's, the sparse ones have zeros. A coupled draft is the token with the smallest -log(1 - u_i) / q_i at each place of the
+text, `match` the one with the smallest -log(1 - u_i) / p_i, with the same u_i of Philox at (seed, sequence, place, i); docs/exactness.md,
+sampling/rng.h. Sampled drafts invert the cumulative sum at the address of their candidate. No draw is within 1e-9 of another decision. Needs the
+standard library only:
 
     python -B make_races.py races.json
 
-"agreement": two rows, and the probability that the races over both have the same winner, in closed form: token i wins both if
+"longs": lengths around the chunk sizes of the program, the seed, the place and the winner of rows whose weights are equal at every eleventh
+token. "agreement": two rows, and the probability that the races over both have the same winner, in closed form: token i wins both if
 every other time is later in both, so it is the sum over i of 1 / (sum over j of max(p_j / p_i, q_j / q_i)).
 """
 
 import json
-import random
 import sys
 from fractions import Fraction as F
 
 from philox import DRAFT, Philox, invert
 
 ONE = 4096
-VOCAB = 7
 NEAR = 1e-9
-rng = random.Random(11)
-
-
-class Unsure(Exception):
-    pass
-
-
-def row(n, zeros=0.0):
-    weights = [0 if rng.random() < zeros else rng.random() ** 4 + 1e-3 for _ in range(n)]
-    if sum(weights) == 0:
-        weights[0] = 1
-    out = [int(w / sum(weights) * ONE) for w in weights]
-    out[out.index(max(out))] += ONE - sum(out)
-    return out
-
-
-def near_to(p):
-    """A row close to p, like that of a good drafter."""
-    q = row(len(p))
-    out = [(3 * a + b) // 4 for a, b in zip(p, q)]
-    out[out.index(max(out))] += ONE - sum(out)
-    return out
 
 
 def race(source, weight, place):
     x, gap = source.race([F(w, ONE) for w in weight], place)
-    if gap < NEAR:
-        raise Unsure
+    assert gap >= NEAR
     return x
 
 
 def pick(source, weight, node):
     x, near = invert(source.uniform(DRAFT, node), [F(w, ONE) for w in weight])
-    if near < NEAR:
-        raise Unsure
+    assert near >= NEAR
     return x
 
 
-def drafted(source, root, q, shape):
-    """Candidates in the order in which they are sampled: [token, parent, proposal]. shape: (pick, distinct, widths)."""
-    how, distinct, widths = shape
+def drafted(source, root, q, how, distinct, widths):
+    """Candidates in the order in which they are sampled: [token, parent, proposal]."""
     found, frontier = [[root, -1, 0]], [0]
     for depth, width in enumerate(widths):
         level = []
@@ -94,51 +69,32 @@ def matched(source, draft, p):
         node = accepted[0]
 
 
-SHAPES = [("coupled", True, [1, 1, 1, 1]), ("sampled", True, [1, 1, 1, 1]), ("sampled", True, [2, 2]), ("sampled", False, [3, 1]), ("sampled", True, [4])]
+def agreement(a, b):
+    rate = F(0)
+    for i in range(len(a)):
+        if a[i] > 0 and b[i] > 0:
+            rate += 1 / sum(max(F(a[j], a[i]), F(b[j], b[i])) for j in range(len(a)))
+    tv = sum(abs(F(x - y, ONE)) for x, y in zip(a, b)) / 2
+    assert (1 - tv) / (1 + tv) <= rate <= 1 - tv  # Daliri, Musco, Suresh 2024; the upper bound holds for any coupling
+    return float(rate)
 
 
-def main():
-    p = [row(VOCAB) for _ in range(VOCAB)]
-    q = [near_to(r) for r in p]
-    sparse = [row(VOCAB, 0.5) for _ in range(VOCAB)]
-    drafts, accepted = [], [0, 0]
-    for seed in range(1, 161):
-        shape = SHAPES[0] if seed % 2 else SHAPES[seed // 2 % len(SHAPES)]
-        rows = sparse if seed % 5 == 0 else q
-        sequence, root = seed * 31 + (seed % 4 << 40), seed % 50
-        source = Philox(seed | (seed % 3 << 50), sequence, root)
-        try:
-            d = drafted(source, seed % VOCAB, rows, shape)
-            tokens = matched(source, d, p)
-        except Unsure:
-            continue
-        if shape[0] == "coupled" and rows is q:
-            accepted[0] += len(tokens) - 1
-            accepted[1] += 1
-        drafts.append({"seed": source.seed, "sequence": sequence, "root": root, "pick": shape[0], "distinct": shape[1], "widths": shape[2],
-                       "sparse": rows is sparse, "draft": d, "tokens": tokens})  # fmt: skip
-    longs = []
-    for n in (64, 511, 512, 513, 4096, 4097, 9001):  # around the chunk sizes of the program
-        seed, place = 1000 + n, 3 + n % 5
-        try:  # equal weights at every eleventh token, so that the winner may be anywhere
-            longs.append([n, seed, place, race(Philox(seed, 5, 0), [2 if i % 11 == 3 else 0 for i in range(n)], place)])
-        except Unsure:
-            pass
-    agreement = []
-    for a, b in (p[0], q[0]), (p[1], q[1]), (p[2], p[3]), (sparse[0], p[4]), (p[5], p[5]), ([ONE] + [0] * 6, [0, ONE] + [0] * 5):
-        rate = F(0)
-        for i in range(VOCAB):
-            if a[i] > 0 and b[i] > 0:
-                rate += 1 / sum(max(F(a[j], a[i]), F(b[j], b[i])) for j in range(VOCAB))
-        tv = sum(abs(F(x - y, ONE)) for x, y in zip(a, b)) / 2
-        assert (1 - tv) / (1 + tv) <= rate <= 1 - tv  # Daliri, Musco, Suresh 2024; the upper bound holds for any coupling
-        agreement.append([a, b, float(rate)])
-    with open(sys.argv[1], "w") as f:
+def main(path):
+    with open(path) as f:
+        read = json.load(f)
+    p, q, sparse = read["p"], read["q"], read["sparse"]
+    for d in read["drafts"]:
+        source = Philox(d["seed"], d["sequence"], d["root"])
+        d["draft"] = drafted(source, d["draft"][0][0], sparse if d["sparse"] else q, d["pick"], d["distinct"], d["widths"])
+        d["tokens"] = matched(source, d["draft"], p)
+    longs = [[n, seed, place, race(Philox(seed, 5, 0), [2 if i % 11 == 3 else 0 for i in range(n)], place)] for n, seed, place, _ in read["longs"]]
+    agreed = [[a, b, agreement(a, b)] for a, b, _ in read["agreement"]]
+    with open(path, "w") as f:
         f.write('{"one": %d, "p": %s, "q": %s, "sparse": %s,\n' % (ONE, p, q, sparse))
-        f.write('"longs": %s,\n"agreement": %s,\n"drafts": [\n' % (longs, agreement))
-        f.write(",\n".join(json.dumps(d, separators=(",", ":")) for d in drafts) + "\n]}\n")
-    print(len(drafts), "drafts; coupled ones have", accepted[0] / accepted[1], "of 4 accepted;", len(longs), "long races")
+        f.write('"longs": %s,\n"agreement": %s,\n"drafts": [\n' % (longs, agreed))
+        f.write(",\n".join(json.dumps(d, separators=(",", ":")) for d in read["drafts"]) + "\n]}\n")
+    print(len(read["drafts"]), "drafts,", len(longs), "long races")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
