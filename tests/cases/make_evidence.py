@@ -1,54 +1,29 @@
 """make_evidence.py - a plain second implementation of the tests and bets of `speclab exact`, on texts of a few hundred tokens.
 
-Writes evidence.json: texts over short rows, and their evidence by docs/exactness.md, section 6, and the comments of
-verifier/exact/evidence.h and verifier/exact/verdict.h: the mean of all bets, every test with its statistic and p-value, Holm's correction and
-the verdict. Orders are sorted lists, means are sums over the vocabulary. Needs mpmath:
+Reads the texts over short rows, and what is to be decided, from evidence.json and writes it again with their evidence by docs/exactness.md,
+section 6, and the comments of verifier/exact/evidence.h and verifier/exact/verdict.h: the mean of all bets, every test with its statistic and
+p-value, Holm's correction and the verdict. Orders are sorted lists, means are sums over the vocabulary. Needs mpmath:
 
     python -B make_evidence.py evidence.json
+
+A token of a text is [row of p, row of q or -1, deterministic tokens, token, index, bonus, u, begins]. Of the verdicts, one has bets just below the
+limit and one just above it, and one each a smallest p-value that is detected, or not, at its level.
 """
 
 import json
 import math
-import random
 import sys
 from fractions import Fraction as F
 
 from mpmath import erfc, exp, gammainc, inf, log1p, log10, mp, mpf, nsum, sqrt
 
 mp.dps = 60
-rng = random.Random(31)
-ONE, VOCAB, END = 64, 6, 5
+with open(sys.argv[1]) as f:
+    READ = json.load(f)
+ONE, VOCAB, END, ROWS = READ["one"], READ["vocab"], READ["end"], READ["rows"]
 STAKES = [F(s) for s in "-1 -.3 -.1 -.03 -.01 .01 .03 .1 .3 1".split()]
 CELLS, COARSE, SQUARE = 1024, 32, 8
 WIDTH = {"log q/p": 6, "surprisal": 8}  # largest difference between a function's values; 1 for events
-
-
-def row(zeros=False):
-    cuts = sorted(rng.choices(range(ONE + 1), k=VOCAB - 1) if zeros else rng.sample(range(1, ONE), VOCAB - 1))
-    return [b - a for a, b in zip([0] + cuts, cuts + [ONE])]
-
-
-ROWS = [row() for _ in range(8)] + [row(True) for _ in range(4)] + [[8, 8, 16, 16, 8, 8], [0, 0, 64, 0, 0, 0]]
-
-
-# ---- one token: [row of p, row of q or -1, deterministic tokens, token, index, bonus, u, begins]
-
-
-def text(n, bias):
-    out = []
-    for i in range(n):
-        p, q = rng.randrange(len(ROWS)), rng.choice([-1, 0, 1, 2, 9])
-        deterministic = rng.sample(range(VOCAB), rng.randrange(1, 3)) if rng.random() < 0.3 else []
-        bonus = int(rng.random() < 0.2)
-        if bonus:
-            q, deterministic = -1, []
-        weights = list(ROWS[p])
-        if bias and q >= 0 and rng.random() < bias:  # sometimes a token from q among those with p > 0
-            weights = [b if a > 0 else 0 for a, b in zip(ROWS[p], ROWS[q])]
-            weights = weights if sum(weights) else ROWS[p]
-        token = rng.choices(range(VOCAB), weights)[0]
-        out.append([p, q, deterministic, token, 0 if bonus else rng.randrange(3), bonus, rng.randrange(2**30) / 2**30, int(i in (0, 300))])
-    return out
 
 
 def before(order, p, token):
@@ -252,36 +227,16 @@ def finite(x):
 
 
 def main():
-    texts = {"fair": text(700, 0), "biased": text(700, 0.9), "slightly": text(520, 0.35), "short": text(40, 0), "impossible": text(345, 0)}
-    texts["impossible"][7][0], texts["impossible"][7][3] = 13, 1
     found, seen = {}, {}
-    for name, tokens in texts.items():
+    for name, t in READ["texts"].items():
         e = seen[name] = Evidence()
-        e.add_text(tokens)
-        found[name] = {"tokens": tokens, "log_e": finite(e.log_e()), "tests": [t[:4] + [finite(t[4])] + t[5:] for t in e.tests()]}
-    rejected = [[rng.randrange(4, 9) for _ in range(SQUARE)] for _ in range(SQUARE)]
+        e.add_text(t["tokens"])
+        found[name] = {"tokens": t["tokens"], "log_e": finite(e.log_e()), "tests": [t[:4] + [finite(t[4])] + t[5:] for t in e.tests()]}
     verdicts = []
-    some = {k: seen[n] for k, n in zip(("text", "drafter", "control", "negative controls"), "fair fair fair biased".split())}
-    far = (4, 352, 305.5, 90.0)  # acceptance has the smallest p-value, and is detected or not at levels of about twice that
-    worst = 10 ** min(r[4] for r in verdict(0.01, some, 0.0, far, rejected)["rows"])
-    assert 1e-4 < worst < 0.02, worst
-    for level, names, bet, acceptance, cells in (
-        (0.01, "fair fair fair biased", 0.0, (4, 310, 305.5, 90.0), rejected),
-        (0.01, "biased fair fair biased", 0.0, (4, 310, 305.5, 90.0), rejected),
-        (0.01, "fair fair fair fair", 0.0, (4, 310, 305.5, 90.0), rejected),
-        (0.01, "fair fair biased biased", 0.0, (4, 310, 305.5, 90.0), rejected),
-        (0.01, "fair biased fair biased", 0.0, (4, 310, 305.5, 90.0), rejected),
-        (0.01, "fair fair fair biased", 5.99, (4, 310, 305.5, 90.0), rejected),  # log(4 / level) is 5.9915
-        (0.01, "fair fair fair biased", 5.992, (4, 310, 305.5, 90.0), rejected),
-        (0.05, "short short short biased", 0.0, (1, 30, 12.0, 9.0), [[1] * SQUARE] * SQUARE),
-        (0.05, "slightly fair fair biased", 0.0, (3, 200, 201.0, 40.0), rejected),
-        (worst / 0.55, "fair fair fair biased", 0.0, far, rejected),
-        (worst / 0.45, "fair fair fair biased", 0.0, far, rejected),
-        (0.05, "fair fair fair impossible", 0.0, (3, 206, 201.0, 40.0), rejected),
-    ):
-        of = dict(zip(("text", "drafter", "control", "negative controls"), names.split()))
-        v = verdict(level, {k: seen[n] for k, n in of.items()}, bet, acceptance, cells)
-        verdicts.append({"level": level, "of": of, "max_log_e": bet, "acceptance": acceptance, "rejected": cells, **v})
+    for v in READ["verdicts"]:
+        given = {k: v[k] for k in ("level", "of", "max_log_e", "acceptance", "rejected")}
+        streams = {k: seen[n] for k, n in v["of"].items()}
+        verdicts.append({**given, **verdict(v["level"], streams, v["max_log_e"], v["acceptance"], v["rejected"])})
     with open(sys.argv[1], "w") as f:
         f.write('{"one": %d, "vocab": %d, "end": %d, "rows": %s,\n"texts": {\n' % (ONE, VOCAB, END, json.dumps(ROWS)))
         f.write(",\n".join("%s: %s" % (json.dumps(k), json.dumps(t, separators=(",", ":"))) for k, t in found.items()))
