@@ -20,28 +20,6 @@ int32_t device_pair_any(int below)
     return (int32_t)((state >> 33) % (uint64_t)below);
 }
 
-#if defined(EMULATED_DEVICE)
-int64_t device_pair_launches(void)
-{
-    return emulated_launches();
-}
-
-int64_t device_pair_graphs(void)
-{
-    return emulated_graphs();
-}
-#else
-int64_t device_pair_launches(void)
-{
-    return 0;
-}
-
-int64_t device_pair_graphs(void)
-{
-    return 0;
-}
-#endif
-
 // ---- life
 
 // If bits depend on the number of rows, both sides pad.
@@ -58,7 +36,7 @@ void device_pair_devices_close(struct backend *b[2])
 {
     gpu_close(b[0]);
     gpu_close(b[1]);
-    assert_int_equal(device_pair_graphs(), 0);
+    assert_int_equal(emulated_graphs(), 0);
 }
 
 char *device_pair_model(enum type type, int layers, int head_dim)
@@ -235,13 +213,13 @@ void device_pair_run(struct device_pair_side *s, const struct rows *r)
     const struct tensor behind = tensor_rows(s->logits, r->n, 1); // the row after them
     float untouched[PAIR_VOCAB] = { 5, 6, 7 }, still[PAIR_VOCAB];
     s->b->upload(s->b, behind.data, untouched, sizeof(untouched));
-    const int64_t before = device_pair_launches();
+    const int64_t before = emulated_launches();
     assert_ok(model_forward(s->m, s->c, &p, &s->taps, &states, &err), err);
-    s->launches = device_pair_launches() - before;
+    s->launches = emulated_launches() - before;
     const struct tensor all[] = { tensor_rows(s->logits, 0, r->n), states.last, states.tapped,
                                   tensor_rows(s->gated, 0, r->n) };
     model_logits(s->m, all[0], states.last);
-    s->of_logits = device_pair_launches() - before - s->launches;
+    s->of_logits = emulated_launches() - before - s->launches;
     s->b->gated(s->b, all[3], states.last, s->gate, s->up, GATE_SILU);
     float *to = s->got;
     for (int i = 0; i < 4; i++) {
@@ -259,9 +237,9 @@ void device_pair_both(struct device_pair *c, const struct rows *r, enum kind exp
     static const char *const expectation[] = { "many launches and no graph", "few launches and a graph",
                                                "few launches and no graph" };
     struct device_pair_side *a = &c->side[0], *b = &c->side[1];
-    const int64_t before = device_pair_graphs();
+    const int64_t before = emulated_graphs();
     device_pair_run(a, r);
-    const int64_t more = device_pair_graphs() - before;
+    const int64_t more = emulated_graphs() - before;
     device_pair_run(b, r);
     if (memcmp(a->got, b->got, (size_t)r->n * c->numbers * sizeof(float)) != 0)
         fail_msg("%s: a pass of %d rows has other bits than without graphs and padding", c->g->name, r->n);

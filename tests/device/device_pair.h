@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "models/model.h"
+#include "tests/device/emulated.h"
 #include "tests/device/gpus.h"
 
 enum { PAIR_SLOTS = 2, PAIR_LENGTH = 1700, PAIR_ROWS = 576, PAIR_VOCAB = 40 };
@@ -32,10 +33,6 @@ struct rows { // of a pass
 enum kind { FIRST, CAPTURED, LAUNCHED }; // of passes
 
 int32_t device_pair_any(int below);
-// Counters of the emulated device; 0 without one.
-int64_t device_pair_launches(void);
-int64_t device_pair_graphs(void);
-
 // Two devices; closing them fails if graphs are left.
 void device_pair_devices_open(const struct gpu_here *g, struct backend *b[2]);
 void device_pair_devices_close(struct backend *b[2]);

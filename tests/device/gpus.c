@@ -8,7 +8,6 @@
 #include "tests/support/check.h"
 #include "tests/device/emulated.h"
 
-#if defined(EMULATED_DEVICE)
 static struct backend *open_emulated(struct error *err)
 {
     return backend_emulated(0, err);
@@ -18,7 +17,6 @@ static struct backend *open_emulated_cublas(struct error *err)
 {
     return backend_emulated_cublas(0, err);
 }
-#endif
 
 static struct backend *open_cuda(struct error *err)
 {
@@ -33,15 +31,13 @@ static struct backend *open_cublas(struct error *err)
 int gpus_here(struct gpu_here to[MAX_GPUS_HERE])
 {
     static const struct gpu_here all[] = {
-#if defined(EMULATED_DEVICE)
         { .name = "emulated", .open = open_emulated, .emulated = true },
         { .name = "emulated-cublas", .open = open_emulated_cublas, .emulated = true },
-#endif
         { .name = "cuda", .open = open_cuda },
         { .name = "cublas", .open = open_cublas },
     };
     int n = 0;
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+    for (size_t i = EMULATED_HERE ? 0 : 2; i < sizeof(all) / sizeof(all[0]); i++) {
         struct error err;
         struct backend *b = all[i].open(&err);
         if (b == NULL) {

@@ -70,50 +70,27 @@ static void *hosted_host(struct backend *b, void *data)
 
 // ---- forwarded
 
-static bool hosted_sync(struct backend *b, struct error *err)
-{
-    return inner_of(b)->sync(inner_of(b), err);
-}
-
 static void hosted_destroy(struct backend *b)
 {
     inner_of(b)->destroy(inner_of(b));
     free(b);
 }
 
-static const char *hosted_describe(struct backend *b)
-{
-    return inner_of(b)->describe(inner_of(b));
-}
+// clang-format off
+#define FORWARD(type, name, parameters, ...) \
+    static type hosted_##name parameters { return inner_of(b)->name(__VA_ARGS__); }
+FORWARD(bool, sync, (struct backend *b, struct error *err), inner_of(b), err)
+FORWARD(const char *, describe, (struct backend *b), inner_of(b))
+FORWARD(int64_t, between, (struct backend *b, int from, int to), inner_of(b), from, to)
+FORWARD(bool, memory, (struct backend *b, size_t *free_bytes, size_t *all), inner_of(b), free_bytes, all)
+FORWARD(struct workers, workers, (struct backend *b), inner_of(b))
+FORWARD(enum activations, rounds_to, (struct backend *b, enum activations a, enum type weights), inner_of(b), a, weights)
+FORWARD(struct tensor, prepare, (struct backend *b, struct tensor w, enum activations a, struct error *err), inner_of(b), w, a, err)
+// clang-format on
 
 static void hosted_stamp(struct backend *b, int number)
 {
     inner_of(b)->stamp(inner_of(b), number);
-}
-
-static int64_t hosted_between(struct backend *b, int from, int to)
-{
-    return inner_of(b)->between(inner_of(b), from, to);
-}
-
-static bool hosted_memory(struct backend *b, size_t *free_bytes, size_t *all)
-{
-    return inner_of(b)->memory(inner_of(b), free_bytes, all);
-}
-
-static struct workers hosted_workers(struct backend *b)
-{
-    return inner_of(b)->workers(inner_of(b));
-}
-
-static enum activations hosted_rounds_to(struct backend *b, enum activations wanted, enum type weights)
-{
-    return inner_of(b)->rounds_to(inner_of(b), wanted, weights);
-}
-
-static struct tensor hosted_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err)
-{
-    return inner_of(b)->prepare(inner_of(b), w, a, err);
 }
 
 static void hosted_unprepare(struct backend *b, struct tensor w)

@@ -1,12 +1,8 @@
 #include "tests/device/isa_cases.h"
 
-#include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
-#include "core/memory.h"
 #include "kernels/backend.h"
 #include "tests/device/random_tensors.h"
 
@@ -44,32 +40,23 @@ static void put_extremes(uint8_t *blocks, enum type type, int rows, int k)
             memset(blocks + (size_t)r * per_row + b * bytes + from, byte[r % 4], to - from);
 }
 
-static struct tensor prepared(struct backend *b, uint8_t *w, enum type type, int k, enum activations a)
-{
-    struct error err;
-    const struct tensor packed = b->prepare(b, tensor_of(w, type, M, k), a, &err);
-    assert(packed.data != NULL);
-    return packed;
-}
-
 static void product(const struct cases *c, enum type type, enum activations a, int n, int k)
 {
     char name[64];
     uint8_t *w = blocks(type, M, k), *v = blocks(type, M, k);
-    float *x = rows_of(n, k), *out = uniforms(n * M);
+    float *x = rows_of(n, k), *out = zeros(n * M);
     if (a == ACTIVATIONS_INT8)
         put_extremes(w, type, M, k);
-    struct tensor one = prepared(c->b, w, type, k, a), two = prepared(c->b, v, type, k, a);
+    const struct tensor one = prepared(c->b, w, type, M, k, a), two = prepared(c->b, v, type, M, k, a);
     multiply(c->b, floats(out, n, M), floats(x, n, k), one);
     snprintf(name, sizeof(name), "product %s %s, n %d k %d", type_facts[type].name, activations_names[a], n, k);
     c->result(c->self, name, out, (size_t)(n * M) * sizeof(float));
-    if (n == 6) { // gated
-        c->b->gated(c->b, floats(out, n, M), floats(x, n, k), one, two, n % 2 == 0 ? GATE_SILU : GATE_GELU);
+    if (n == 6) {
+        c->b->gated(c->b, floats(out, n, M), floats(x, n, k), one, two, GATE_SILU);
         memcpy(name, "gated  ", 7);
         c->result(c->self, name, out, (size_t)(n * M) * sizeof(float));
     }
-    c->b->unprepare(c->b, one), c->b->unprepare(c->b, two);
-    free(w), free(v), free(x), free(out);
+    scratch_free();
 }
 
 static void products(const struct cases *c)
@@ -110,7 +97,7 @@ static void attention(const struct cases *c, enum type type, int heads, int kv_h
     };
     const int rows = 2 * LENGTH, width = heads * hd, kv = kv_heads * hd;
     float *q = uniforms(N * width), *k = uniforms(N * kv), *v = uniforms(N * kv), *angles = uniforms(N * hd);
-    float *out = uniforms(N * width);
+    float *out = zeros(N * width);
     uint8_t *keys = blocks(type, rows, kv), *values = blocks(type, rows, kv);
     char name[64];
     for (int kind = 0; kind < 4; kind++) { // all rows, one; with a cap and a window, rotated in part
@@ -128,7 +115,7 @@ static void attention(const struct cases *c, enum type type, int heads, int kv_h
     c->result(c->self, name, keys, (size_t)rows * type_row_bytes(type, kv));
     memcpy(name, "values   ", 9);
     c->result(c->self, name, values, (size_t)rows * type_row_bytes(type, kv));
-    free(q), free(k), free(v), free(angles), free(out), free(keys), free(values);
+    scratch_free();
 }
 
 static void attentions(const struct cases *c)
@@ -143,46 +130,44 @@ static void attentions(const struct cases *c)
 
 // ---- rows
 
+static void row_result(const struct cases *c, const char *operation, int width, const void *data, int64_t numbers)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "%s, %d", operation, width);
+    c->result(c->self, name, data, (size_t)numbers * sizeof(float));
+}
+
 static void rows(const struct cases *c, int width)
 {
     enum { N = 3, K = 5 };
-    char name[64];
-    const size_t bytes = (size_t)(N * width) * sizeof(float);
-    const int32_t row[N] = { 2, 0, 1 };
-    float *x = uniforms(N * width), *w = uniforms(width), *out = uniforms(N * width), log_p[N * K];
+    static const int32_t row[N] = { 2, 0, 1 };
+    static const float weight[N] = { 0.3f, -1.7f, 0.9f };
+    const int all = N * width;
+    float *x = uniforms(all), *w = uniforms(width), *out = zeros(all), log_p[N * K];
+    const struct tensor from = floats(x, N, width), to = floats(out, N, width);
     int32_t token[N * K];
-    c->b->rmsnorm(c->b, floats(out, N, width), floats(x, N, width), floats(w, 1, width), 1e-5f);
-    snprintf(name, sizeof(name), "rmsnorm, %d", width);
-    c->result(c->self, name, out, bytes);
-    for (int i = 0; i < N * width; i++)
+    c->b->rmsnorm(c->b, to, from, floats(w, 1, width), 1e-5f);
+    row_result(c, "rmsnorm", width, out, all);
+    for (int i = 0; i < all; i++)
         x[i] *= 200; // beyond what exp has as a float
-    c->b->glu(c->b, floats(out, N, width), floats(x, N, width), floats(out, N, width), GATE_SILU);
-    snprintf(name, sizeof(name), "swiglu, %d", width);
-    c->result(c->self, name, out, bytes);
-    c->b->glu(c->b, floats(out, N, width), floats(x, N, width), (struct tensor){ 0 }, GATE_GELU);
-    snprintf(name, sizeof(name), "gelu, %d", width);
-    c->result(c->self, name, out, bytes);
-    const float weight[N] = { 0.3f, -1.7f, 0.9f };
-    c->b->mix(c->b, floats(out, 1, width), floats(x, N, width), row, weight, N);
-    snprintf(name, sizeof(name), "mix, %d", width);
-    c->result(c->self, name, out, (size_t)width * sizeof(float));
-    memcpy(out, x, bytes);
-    c->b->rescale(c->b, floats(out, N, width), 0.01f, 30);
-    snprintf(name, sizeof(name), "rescale, %d", width);
-    c->result(c->self, name, out, bytes);
-    c->b->best(c->b, floats(x, N, width), K, token, log_p);
-    snprintf(name, sizeof(name), "best, %d", width);
-    c->result(c->self, name, log_p, sizeof(log_p));
-    for (int t = 0; t < TYPES; t++) {
-        if (width % type_facts[t].block != 0)
-            continue;
-        uint8_t *table = blocks((enum type)t, N, width);
-        c->b->take(c->b, floats(out, N, width), tensor_of(table, (enum type)t, N, width), row);
-        snprintf(name, sizeof(name), "take %s, %d", type_facts[t].name, width);
-        c->result(c->self, name, out, bytes);
-        free(table);
-    }
-    free(x), free(w), free(out);
+    c->b->glu(c->b, to, from, to, GATE_SILU);
+    row_result(c, "swiglu", width, out, all);
+    c->b->glu(c->b, to, from, (struct tensor){ 0 }, GATE_GELU);
+    row_result(c, "gelu", width, out, all);
+    c->b->mix(c->b, floats(out, 1, width), from, row, weight, N);
+    row_result(c, "mix", width, out, width);
+    memcpy(out, x, tensor_bytes(to));
+    c->b->rescale(c->b, to, 0.01f, 30);
+    row_result(c, "rescale", width, out, all);
+    c->b->best(c->b, from, K, token, log_p);
+    row_result(c, "best", width, log_p, N * K);
+    for (int t = 0; t < TYPES; t++)
+        if (width % type_facts[t].block == 0) {
+            uint8_t *table = blocks((enum type)t, N, width);
+            c->b->take(c->b, to, tensor_of(table, (enum type)t, N, width), row);
+            row_result(c, type_facts[t].name, width, out, all);
+        }
+    scratch_free();
 }
 
 void isa_cases(struct backend *b, void (*result)(void *self, const char *name, const void *data, size_t bytes),

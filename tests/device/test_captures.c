@@ -1,5 +1,5 @@
-// test_captures.c - without a graph (kernels/cuda/graphs.cu) a pass is queued as before, and no error is reported. For the emulated GPU
-// only, whose calls can be made to fail.
+// test_captures.c - calls and kernels that fail on a GPU. Without a graph (kernels/cuda/graphs.cu) a pass is queued as before, and no error is
+// reported; a kernel that fails after it was queued is named under SPECLAB_CUDA_SYNC. For the emulated GPU only, which can be made to fail.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,7 @@
 #include "tests/device/emulated.h"
 #include "tests/support/small_model.h"
 
-#if defined(EMULATED_DEVICE)
-static struct gpu_here gpu[MAX_GPUS_HERE];
+static struct gpu_here gpu[MAX_GPUS_HERE]; // the first is emulated
 
 static int sentences; // that the device has logged
 static char sentence[600];
@@ -25,15 +24,41 @@ static void note(void *self, const char *text)
     snprintf(sentence, sizeof(sentence), "%s", text);
 }
 
+// Two models, whose devices were opened with this value of SPECLAB_CUDA_SYNC.
+static struct device_pair open_pair(struct backend *b[2], const char *sync)
+{
+    char *path = device_pair_model(BF16, 1, 64);
+    setenv("SPECLAB_CUDA_SYNC", sync, 1);
+    device_pair_devices_open(&gpu[0], b);
+    unsetenv("SPECLAB_CUDA_SYNC");
+    struct device_pair c = device_pair_open(&gpu[0], b, path, ACTIVATIONS_BF16, BF16);
+    b[0]->log = note;
+    sentences = 0;
+    free(path);
+    return c;
+}
+
+static void close_pair(struct device_pair *c, struct backend *b[2])
+{
+    device_pair_close(c);
+    device_pair_devices_close(b);
+}
+
+// A pass of five rows without a prefix.
+static struct rows begin_pass(struct device_pair *c)
+{
+    device_pair_cut(c, 0, 0);
+    return rows_of(5, 0);
+}
+
 // A pass that would be captured, while this call of it fails. false: a call outside of what is captured.
 static bool captured_with_a_failure(struct device_pair *c, int call)
 {
     struct error err;
     struct states states;
     struct device_pair_side *a = &c->side[0];
-    const struct rows r = rows_of(5, 0);
+    const struct rows r = begin_pass(c);
     const struct pass p = pass_of(&r);
-    device_pair_cut(c, 0, 0);
     emulated_fail_next(call);
     assert_true(model_forward(a->m, a->c, &p, &a->taps, &states, &err));
     emulated_fail_next(0);
@@ -57,32 +82,26 @@ static bool is_about_an_operation(void)
 // Whichever call fails during capture, the pass is queued, and so are later ones. The reason is logged, once.
 static void without_a_graph_passes_are_queued(void **unused)
 {
-    char *path = device_pair_model(BF16, 1, 64);
     int reported = 0, instead = 0, launches = 0, operations = 0;
     bool captured = false;
     for (int call = 1; !captured; call++) {
         struct backend *b[2];
-        device_pair_devices_open(&gpu[0], b);
-        b[0]->log = note;
-        sentences = 0;
-        struct device_pair c = device_pair_open(&gpu[0], b, path, ACTIVATIONS_BF16, BF16);
+        struct device_pair c = open_pair(b, "0");
         device_pair_behind(&c, 0, 5, FIRST);
         launches = (int)c.side[0].launches;
         const bool queued = captured_with_a_failure(&c, call);
-        captured = device_pair_graphs() > 0;
+        captured = emulated_graphs() > 0;
         reported += !queued;
         instead += queued && !captured;
         for (int i = 0; i < 3 && queued; i++)
             device_pair_behind(&c, 0, 6, captured ? LAUNCHED : FIRST);
         assert_int_equal(sentences, queued && !captured);
         operations += sentences != 0 && is_about_an_operation();
-        device_pair_close(&c);
-        device_pair_devices_close(b);
+        close_pair(&c, b);
     }
     assert_int_equal(reported, 2);                     // the launch that writes the layout, and its check
     assert_int_equal(instead, 2 * (launches - 1) + 5); // each other launch and its check; five calls for a graph
     assert_int_equal(operations, 2 * (launches - 1));
-    free(path);
 }
 
 static struct layout one_row(struct backend *b)
@@ -171,7 +190,7 @@ static void enlarging_a_workspace_ends_graphs(void **unused)
     struct backend *b = p.b;
     for (int i = 0; i < 2; i++)
         product_is_right(&p, false, 0);
-    assert_int_equal(device_pair_graphs(), 1);
+    assert_int_equal(emulated_graphs(), 1);
     const struct tensor wide = rows_on(b, 64, 40 * K), by = rows_on(b, 1, 40 * K);
     for (int i = 0; i < 2; i++) // both buffers of rounded forms
         b->rmsnorm(b, wide, wide, by, 1e-5f);
@@ -187,7 +206,7 @@ static void rounded_forms_from_before_are_not_part_of_a_graph(void **unused)
     struct product_of p = product_open();
     product_is_right(&p, true, 0);
     product_is_right(&p, true, 0);
-    assert_int_equal(device_pair_graphs(), 1);
+    assert_int_equal(emulated_graphs(), 1);
     product_is_right(&p, false, 0);
     product_close(&p);
 }
@@ -209,7 +228,7 @@ static void capture_enlarges_no_workspace(void **unused)
         assert_true(out.data == wide.data && out.rounded != 0);
         b->rmsnorm(b, p.x, p.x, narrow, 1e-5f);
     }
-    assert_int_equal(device_pair_graphs(), 1);
+    assert_int_equal(emulated_graphs(), 1);
     b->release(b, wide.data), b->release(b, by.data);
     product_close(&p);
 }
@@ -220,7 +239,7 @@ static void a_failed_capture_leaves_no_rounded_form(void **unused)
         struct product_of p = product_open();
         product_is_right(&p, false, 0);
         product_is_right(&p, false, call);
-        captured = device_pair_graphs() > 0;
+        captured = emulated_graphs() > 0;
         product_close(&p);
         assert_true(captured == (call > 9)); // two launches and the check of each; five calls for a graph
     }
@@ -271,15 +290,85 @@ static void operations_that_cannot_be_captured_are_queued_again(void **unused)
         }
         b->download(b, got, x.data, sizeof(got));
         assert_true(got[0] == 5 + 5 * TIMES && got[1] == got[0]);
-        assert_int_equal(device_pair_graphs(), what == NOTHING);
+        assert_int_equal(emulated_graphs(), what == NOTHING);
         b->release(b, x.data), b->release(b, five.data), b->release(b, other.data);
         gpu_close(b);
     }
 }
 
+// ---- kernels that fail
+
+// The error of a pass whose n-th launch fails. false: it has fewer.
+static bool fault_of(struct device_pair *c, int n, struct error *err)
+{
+    struct states states;
+    const struct device_pair_side *a = &c->side[0];
+    const struct rows r = begin_pass(c);
+    const struct pass p = pass_of(&r);
+    emulated_fault_next(n);
+    assert_ok(model_forward(a->m, a->c, &p, &a->taps, &states, err), *err);
+    model_logits(a->m, tensor_rows(a->logits, 0, r.n), states.last);
+    const bool well = a->b->sync(a->b, err);
+    emulated_fault_next(0);
+    return !well;
+}
+
+// "cuda:0: OPERATION, KERNEL: an illegal memory access ..", and the operations are those of a pass.
+static void a_kernel_that_fails_has_its_name(void **unused)
+{
+    enum { EXPECTED = 4 };
+    static const char end[] = ": an illegal memory access was encountered (cudaErrorIllegalAddress)";
+    static const char *const expected[EXPECTED] = { "embed", "rmsnorm", "matmul", "attend" };
+    struct backend *b[2];
+    struct device_pair c = open_pair(b, "1");
+    struct error err;
+    int found[EXPECTED] = { 0 }, n = 1;
+    for (; fault_of(&c, n, &err); n++) {
+        const char *operation = err.text + strlen("cuda:0: "), *kernel = strstr(operation, ", "),
+                   *reason = strstr(operation, end);
+        if (strncmp(err.text, "cuda:0: ", 8) != 0 || kernel == NULL || reason == NULL || reason < kernel ||
+            strcmp(reason, end) != 0 || strstr(kernel, "_kernel") == NULL)
+            fail_msg("launch %d of a pass failed as \"%s\"", n, err.text);
+        for (int i = 0; i < EXPECTED; i++)
+            found[i] += strncmp(operation, expected[i], (size_t)(kernel - operation)) == 0;
+    }
+    for (int i = 0; i < EXPECTED; i++)
+        assert_true(found[i] > 0);
+    close_pair(&c, b);
+}
+
+// Without the switch nobody knows.
+static void otherwise_a_fault_is_found_by_waiting(void **unused)
+{
+    struct backend *b[2];
+    struct device_pair c = open_pair(b, "0");
+    struct error err;
+    assert_true(fault_of(&c, 3, &err));
+    assert_string_equal(err.text, "cuda:0: waiting for the device: an illegal memory access was encountered"
+                                  " (cudaErrorIllegalAddress)");
+    close_pair(&c, b);
+}
+
+// The switch changes no bit. There are no graphs, which is logged once.
+static void every_launch_is_waited_for(void **unused)
+{
+    struct backend *b[2];
+    struct device_pair c = open_pair(b, "1");
+    for (int i = 0; i < 3; i++) {
+        const int64_t waits = emulated_syncs();
+        device_pair_behind(&c, 0, 5, FIRST);
+        assert_true(emulated_syncs() - waits > 2 * c.side[0].launches);
+    }
+    assert_int_equal(sentences, 1);
+    assert_string_equal(sentence, "CUDA graphs: off (SPECLAB_CUDA_SYNC is set)");
+    close_pair(&c, b);
+}
+
 int main(void)
 {
-    gpus_here(gpu); // the first is emulated
+    if (!EMULATED_HERE)
+        return 77;
+    gpus_here(gpu);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_graph_passes_are_queued),
         cmocka_unit_test(enlarging_a_workspace_ends_graphs),
@@ -287,14 +376,11 @@ int main(void)
         cmocka_unit_test(capture_enlarges_no_workspace),
         cmocka_unit_test(a_failed_capture_leaves_no_rounded_form),
         cmocka_unit_test(operations_that_cannot_be_captured_are_queued_again),
+        cmocka_unit_test(a_kernel_that_fails_has_its_name),
+        cmocka_unit_test(otherwise_a_fault_is_found_by_waiting),
+        cmocka_unit_test(every_launch_is_waited_for),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     test_directory_remove();
     return failed;
 }
-#else
-int main(void)
-{
-    return 77;
-}
-#endif

@@ -180,12 +180,6 @@ static void count_probabilities(struct backend *b, struct tensor logits, int use
     made_by(b, logits, used_vocab, s, sums);
 }
 
-// A device without memory for drafts.
-static struct drafting *no_drafts(struct backend *b, const struct drafting_shape *s)
-{
-    return NULL;
-}
-
 static void build(struct draft_batch *g, struct kv_cache *cache, const struct trial *t, struct built_draft *to,
                   bool on_device)
 {
@@ -303,7 +297,6 @@ static const struct shape shapes[] = {
 // clang-format on
 
 struct device_setup { // on one device: a target for its vocabulary, a cache for its pending rows
-    const char *name;
     struct backend *b;
     struct model *target; // NULL: the drafter's vocabulary
     struct kv_cache *cache;
@@ -311,42 +304,72 @@ struct device_setup { // on one device: a target for its vocabulary, a cache for
     bool all; // of the slots have a request
 };
 
+static struct device_setup setup_open(const struct gpu_here *g, int slots, bool has_target)
+{
+    struct error err;
+    struct device_setup w = { .b = gpu_open(g), .slots = slots, .all = !has_target };
+    const struct kv_shape kv = { 1, 32, 32, MOST_SLOTS, 600, 512, F32, 0, { { 0 } }, 0 };
+    w.cache = kv_create(w.b, &kv, &err);
+    assert_ok(w.cache != NULL, err);
+    if (has_target) {
+        char *path = test_path("target.gguf");
+        small_write_gguf(path, &small_default);
+        w.target = model_open(path, w.b, ACTIVATIONS_F32, 8, &err);
+        assert_ok(w.target != NULL, err);
+        free(path);
+    }
+    return w;
+}
+
+static void setup_close(struct device_setup *w)
+{
+    kv_destroy(w->cache);
+    if (w->target != NULL)
+        model_close(w->target);
+    gpu_close(w->b);
+}
+
 struct vocabulary {
     int own; // ids of the drafter
     const int32_t *target_id;
 };
 
-static void check(struct device_setup *w, const struct shape *s, const struct vocabulary *v, struct sampling *sampling,
-                  int most)
+static bool batch_create(struct draft_batch *g, const struct device_setup *w, const struct tree_options *o,
+                         const struct sampling *sampling, const struct vocabulary *v, int used_vocab, bool on_host)
 {
-    const int used_vocab = v->target_id == NULL && v->own < most ? v->own : most; // as drafters compute it
-    static struct built_draft on_host[MOST_SLOTS], on_device[MOST_SLOTS];
-    struct tree_shape shape;
     struct error err;
-    struct draft_batch of_host, of_device;
-    struct backend *b = w->b;
-    const struct device_step *full = b->step;
-    struct device_step counting = *full, without_drafts = *full;
-    const struct drafter_env env = { .backend = b,
-                                     .target_backend = b,
+    struct tree_shape shape;
+    const struct drafter_env env = { .backend = w->b,
+                                     .target_backend = w->b,
                                      .target = w->target,
                                      .sampling = sampling,
                                      .slots = w->slots,
-                                     .length = LENGTH };
-    assert_true(tree_shape(&shape, &s->o, s->what, NULL, &err));
-    assert_true(draft_batch_create(&of_device, &shape, &env, v->own, v->target_id, used_vocab, &err));
-    counting.probabilities = count_probabilities;
-    without_drafts.drafts_create = no_drafts;
-    b->step = &without_drafts;
-    assert_true(draft_batch_create(&of_host, &shape, &env, v->own, v->target_id, used_vocab, &err));
+                                     .length = LENGTH,
+                                     .drafts_on_host = on_host };
+    assert_ok(tree_shape(&shape, o, "test", NULL, &err), err);
+    return draft_batch_create(g, &shape, &env, v->own, v->target_id, used_vocab, &err);
+}
+
+static void check(const struct device_setup *w, const struct shape *s, const struct vocabulary *v,
+                  const struct sampling *sampling, int most)
+{
+    const int used_vocab = v->target_id == NULL && v->own < most ? v->own : most; // as drafters compute it
+    static struct built_draft on_host[MOST_SLOTS], on_device[MOST_SLOTS];
+    struct draft_batch of_host, of_device;
+    const struct device_step *full = w->b->step;
+    struct device_step counting = *full;
+    assert_true(batch_create(&of_device, w, &s->o, sampling, v, used_vocab, false));
+    assert_true(batch_create(&of_host, w, &s->o, sampling, v, used_vocab, true));
+    const int nodes = of_host.shape.nodes;
     probabilities = host_levels = 0;
     made_by = full->probabilities;
-    b->step = &counting;
+    counting.probabilities = count_probabilities;
+    w->b->step = &counting;
     for (int k = 0; k < times; k++) {
         struct trial t;
         some_trial(&t, s->shared_rows, w->all ? w->slots : 1 + any(w->slots), w->slots);
         for (int i = 0; i < t.n; i++)
-            on_host[i].draft.capacity = on_device[i].draft.capacity = any(3) == 0 ? 1 + any(shape.nodes) : shape.nodes;
+            on_host[i].draft.capacity = on_device[i].draft.capacity = any(3) == 0 ? 1 + any(nodes) : nodes;
         build(&of_host, w->cache, &t, on_host, false);
         build(&of_device, w->cache, &t, on_device, true);
         same_drafts(on_host, on_device, t.n, s->what);
@@ -356,7 +379,7 @@ static void check(struct device_setup *w, const struct shape *s, const struct vo
     }
     // The device makes them if it can, wherever drafts are built.
     assert_int_equal(probabilities, s->o.pick != PICK_GREEDY && v->target_id == NULL ? host_levels : 0);
-    b->step = full;
+    w->b->step = full;
     draft_batch_destroy(&of_host);
     draft_batch_destroy(&of_device);
 }
@@ -364,28 +387,20 @@ static void check(struct device_setup *w, const struct shape *s, const struct vo
 // Without device memory for them drafts are built on the host; more memory is never worse.
 static void drafts_are_built_on_the_host_without_device_memory(void **unused)
 {
-#if defined(EMULATED_DEVICE)
+    if (!EMULATED_HERE)
+        skip();
     static int32_t few[100];
-    char *path = test_path("target.gguf");
-    small_write_gguf(path, &small_default);
     for (int x = 0; x < 100; x++)
         few[x] = 2 * x;
     struct sampling sampling = SAMPLING("temperature", "1");
-    struct error err;
-    struct backend *b = gpu_open(&gpu[0]);
-    struct model *target = model_open(path, b, ACTIVATIONS_F32, 8, &err);
-    const struct drafter_env env = {
-        .backend = b, .target_backend = b, .target = target, .sampling = &sampling, .slots = SLOTS, .length = LENGTH
-    };
-    struct tree_shape shape;
+    struct device_setup w = setup_open(&gpu[0], SLOTS, true);
     size_t free_bytes, all;
     int host = 0, device = 0;
-    assert_true(gpu[0].emulated && tree_shape(&shape, &shapes[4].o, shapes[4].what, NULL, &err));
-    assert_true(b->memory(b, &free_bytes, &all));
+    assert_true(gpu[0].emulated && w.b->memory(w.b, &free_bytes, &all));
     for (size_t more = 0; device < 3; more += 1000) {
         struct draft_batch g;
         emulated_memory_limit(all - free_bytes + more);
-        const bool ok = draft_batch_create(&g, &shape, &env, 100, few, VOCAB, &err);
+        const bool ok = batch_create(&g, &w, &shapes[4].o, &sampling, &(struct vocabulary){ 100, few }, VOCAB, false);
         assert_true(ok || host + device == 0);
         host += ok && !g.drafts->on_device;
         device += ok && g.drafts->on_device;
@@ -393,18 +408,13 @@ static void drafts_are_built_on_the_host_without_device_memory(void **unused)
     }
     assert_true(host > 0);
     emulated_memory_limit(all);
-    model_close(target);
-    gpu_close(b);
+    setup_close(&w);
     sampling_free(&sampling);
-    free(path);
-#endif
 }
 
 static void drafts_equal_the_hosts(void **unused)
 {
     static int32_t few[100], backwards[VOCAB];
-    char *path = test_path("target.gguf");
-    small_write_gguf(path, &small_default);
     for (int x = 0; x < 100; x++)
         few[x] = 1 + 2 * x + x / 7; // not the first id, which could have the previous row's value
     for (int x = 0; x < VOCAB; x++)
@@ -413,46 +423,34 @@ static void drafts_equal_the_hosts(void **unused)
     struct sampling samplings[] = { SAMPLING("temperature", "1"), SAMPLING("temperature", "0.7", "top_p", "0.8"),
                                     SAMPLING("top_k", "2"), SAMPLING("temperature", "0") };
     for (int g = 0; g < gpus; g++) {
-        struct error err;
-        struct device_setup w = { gpu[g].name, gpu_open(&gpu[g]), NULL, NULL, SLOTS, false };
-        const struct kv_shape kv = { 1, 32, 32, SLOTS, 600, 512, F32, 0, { { 0 } }, 0 };
-        w.target = model_open(path, w.b, ACTIVATIONS_F32, 8, &err);
-        w.cache = kv_create(w.b, &kv, &err);
-        assert_true(w.target != NULL && w.cache != NULL);
+        struct device_setup w = setup_open(&gpu[g], SLOTS, true);
         for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
             for (size_t v = 0; v < 4; v++)
                 for (size_t how = 0; how < (v < 3 ? 4 : 1); how++)
                     if (v < 3 ? shapes[i].o.pick != PICK_GREEDY || how == 0 : i % 4 == 0)
                         check(&w, &shapes[i], &vocabularies[v], &samplings[how], i % 2 == 0 ? VOCAB : 190);
-        kv_destroy(w.cache);
-        model_close(w.target);
-        gpu_close(w.b);
+        setup_close(&w);
     }
     for (size_t how = 0; how < 4; how++)
         sampling_free(&samplings[how]);
-    free(path);
 }
 
 // Rows of more chunks than one, each of more tokens than threads; more requests than are arguments of a launch.
 static void long_rows_and_many_requests_equal_the_hosts(void **unused)
 {
+    static const struct vocabulary large = { MOST_VOCAB, NULL }, small = { VOCAB, NULL };
     struct sampling samplings[] = { SAMPLING("temperature", "1"), SAMPLING("top_k", "3"), SAMPLING("top_p", "0.9") };
     const int how_many = times;
     times = 1;
     for (int g = 0; g < gpus; g++) {
-        struct error err;
-        struct device_setup w = { gpu[g].name, gpu_open(&gpu[g]), NULL, NULL, 1, true };
-        const struct kv_shape kv = { 1, 32, 32, MOST_SLOTS, 600, 512, F32, 0, { { 0 } }, 0 };
-        w.cache = kv_create(w.b, &kv, &err);
-        assert_non_null(w.cache);
+        struct device_setup w = setup_open(&gpu[g], 1, false);
         for (size_t how = 0; how < 3; how++)
             for (size_t i = 0; i < 6; i += i == 0 ? 4 : 1) // sampled: a chain, trees
-                check(&w, &shapes[i], &(struct vocabulary){ MOST_VOCAB, NULL }, &samplings[how], MOST_VOCAB);
+                check(&w, &shapes[i], &large, &samplings[how], MOST_VOCAB);
         w.slots = MOST_SLOTS;
-        check(&w, &shapes[1], &(struct vocabulary){ VOCAB, NULL }, &samplings[0], VOCAB);
-        check(&w, &shapes[4], &(struct vocabulary){ VOCAB, NULL }, &samplings[0], VOCAB);
-        kv_destroy(w.cache);
-        gpu_close(w.b);
+        check(&w, &shapes[1], &small, &samplings[0], VOCAB);
+        check(&w, &shapes[4], &small, &samplings[0], VOCAB);
+        setup_close(&w);
     }
     times = how_many;
     for (size_t how = 0; how < 3; how++)
@@ -463,80 +461,55 @@ static void long_rows_and_many_requests_equal_the_hosts(void **unused)
 // two passes between.
 static void a_level_is_few_launches(void **unused)
 {
-#if defined(EMULATED_DEVICE)
-    const struct {
+    static const struct {
         struct tree_options o;
         int launches; // of a level
     } some[] = { { { .tokens = 3, .pick = PICK_GREEDY }, 2 },
                  { { .tokens = 3, .nodes = 8, .top = 4, .pick = PICK_GREEDY }, 2 },
                  { { .tokens = 3, .pick = PICK_SAMPLED }, 1 },
                  { { .tokens = 3, .pick = PICK_COUPLED }, 2 } };
+    static struct built_draft built[MOST_SLOTS];
+    if (!EMULATED_HERE)
+        skip();
     struct sampling sampling = SAMPLING("temperature", "1");
-    struct backend *b = gpu_open(&gpu[0]);
-    const struct kv_shape kv = { 1, 32, 32, SLOTS, 600, 512, F32, 0, { { 0 } }, 0 };
-    struct error err;
-    struct kv_cache *cache = kv_create(b, &kv, &err);
-    assert_non_null(cache);
+    struct device_setup w = setup_open(&gpu[0], SLOTS, false);
     for (size_t i = 0; i < sizeof(some) / sizeof(*some); i++) {
-        const struct drafter_env env = {
-            .backend = b, .target_backend = b, .sampling = &sampling, .slots = SLOTS, .length = LENGTH
-        };
-        static struct built_draft built[MOST_SLOTS];
-        struct tree_shape shape;
         struct draft_batch g;
         struct trial t;
-        assert_true(tree_shape(&shape, &some[i].o, "test", NULL, &err));
-        assert_true(draft_batch_create(&g, &shape, &env, VOCAB, NULL, VOCAB, &err));
+        assert_true(batch_create(&g, &w, &some[i].o, &sampling, &(struct vocabulary){ VOCAB, NULL }, VOCAB, false));
         some_trial(&t, false, SLOTS, SLOTS);
         for (int k = 0; k < SLOTS; k++) {
             t.request[k].depth = 3;
-            built[k].draft.capacity = shape.nodes;
+            built[k].draft.capacity = g.shape.nodes;
         }
         int64_t before = emulated_launches();
-        b->step->probabilities(b, draft_batch_logits(&g, SLOTS), VOCAB, &g.stages, NULL);
+        w.b->step->probabilities(w.b, draft_batch_logits(&g, SLOTS), VOCAB, &g.stages, NULL);
         const int64_t of_rows = some[i].o.pick == PICK_GREEDY ? 0 : emulated_launches() - before;
         before = emulated_launches();
-        build(&g, cache, &t, built, true);
+        build(&g, w.cache, &t, built, true);
         assert_int_equal(emulated_launches() - before, 1 + 3 * (of_rows + some[i].launches) + 2);
         draft_batch_destroy(&g);
     }
-    kv_destroy(cache);
-    gpu_close(b);
+    setup_close(&w);
     sampling_free(&sampling);
-#endif
 }
 
 // A device has no text, so stages that need it keep sampled drafts on the host; greedy ones need only logits.
 static void drafts_are_built_on_the_device_if_its_stages_suffice(void **unused)
 {
-    char *path = test_path("target.gguf");
-    small_write_gguf(path, &small_default);
-    struct sampling plain = SAMPLING("temperature", "1", "presence_penalty", "0", "frequency_penalty", "0"),
-                    penalised = SAMPLING("frequency_penalty", "0.3");
-    struct error err;
-    struct backend *b = gpu_open(&gpu[0]);
-    struct model *target = model_open(path, b, ACTIVATIONS_F32, 8, &err);
-    assert_non_null(target);
-    for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
-        for (int k = 0; k < 2; k++) {
-            const struct drafter_env env = { .backend = b,
-                                             .target_backend = b,
-                                             .target = target,
-                                             .sampling = k == 0 ? &plain : &penalised,
-                                             .slots = SLOTS,
-                                             .length = LENGTH };
-            struct tree_shape shape;
-            struct draft_batch g;
-            assert_true(tree_shape(&shape, &shapes[i].o, shapes[i].what, NULL, &err));
-            assert_true(draft_batch_create(&g, &shape, &env, VOCAB, NULL, VOCAB, &err));
-            assert_true(g.drafts->on_device == (k == 0 || shapes[i].o.pick == PICK_GREEDY));
-            draft_batch_destroy(&g);
-        }
-    model_close(target);
-    gpu_close(b);
-    sampling_free(&plain);
-    sampling_free(&penalised);
-    free(path);
+    struct sampling samplings[] = { SAMPLING("temperature", "1", "presence_penalty", "0", "frequency_penalty", "0"),
+                                    SAMPLING("frequency_penalty", "0.3") };
+    struct device_setup w = setup_open(&gpu[0], SLOTS, true);
+    for (size_t i = 0; i < 2 * sizeof(shapes) / sizeof(*shapes); i++) {
+        struct draft_batch g;
+        assert_true(batch_create(&g, &w, &shapes[i / 2].o, &samplings[i % 2], &(struct vocabulary){ VOCAB, NULL },
+                                 VOCAB, false));
+        assert_true(g.drafts->on_device == (i % 2 == 0 || shapes[i / 2].o.pick == PICK_GREEDY));
+        draft_batch_destroy(&g);
+    }
+    setup_close(&w);
+    sampling_free(&samplings[0]);
+    sampling_free(&samplings[1]);
 }
 
 int main(int argc, char **argv)

@@ -155,12 +155,9 @@ static void a_graph_ends_with_the_memory_that_it_reads(void **unused)
 static void two_models_share_a_device(void **unused)
 {
     for (int g = 0; g < gpus; g++) {
-        char *paths[2] = { device_pair_model(BF16, 2, 64), device_pair_model(BF16, 1, 32) };
-        struct backend *b[2];
-        device_pair_devices_open(&gpu[g], b);
-        struct device_pair c[2];
-        for (int m = 0; m < 2; m++)
-            c[m] = device_pair_open(&gpu[g], b, paths[m], ACTIVATIONS_BF16, BF16);
+        struct bench t = bench_open(&gpu[g], BF16, 2, 64, ACTIVATIONS_BF16, BF16);
+        char *other = device_pair_model(BF16, 1, 32);
+        struct device_pair c[2] = { t.c, device_pair_open(&gpu[g], t.b, other, ACTIVATIONS_BF16, BF16) };
         for (int round = 0; round < 4; round++)
             for (int m = 0; m < 2; m++) {
                 const int first = 7 + round % 2;
@@ -169,9 +166,9 @@ static void two_models_share_a_device(void **unused)
                 device_pair_keep_path(&c[m], &r, 0, 0, first);
                 device_pair_keep_path(&c[m], &r, 1, first, 3);
             }
-        device_pair_close(&c[0]), device_pair_close(&c[1]);
-        device_pair_devices_close(b);
-        free(paths[0]), free(paths[1]);
+        device_pair_close(&c[1]);
+        bench_close(&t);
+        free(other);
     }
 }
 
@@ -211,25 +208,21 @@ static void swap_caches(struct device_pair *c, struct kv_cache *other[2])
 static void caches_models_and_taps_have_graphs_of_their_own(void **unused)
 {
     for (int g = 0; g < gpus; g++) {
-        char *path = device_pair_model(BF16, 1, 64);
-        struct backend *b[2];
-        device_pair_devices_open(&gpu[g], b);
-        struct device_pair c = device_pair_open(&gpu[g], b, path, ACTIVATIONS_BF16, BF16),
-                           d = device_pair_open(&gpu[g], b, path, ACTIVATIONS_BF16, BF16);
+        struct bench t = bench_open(&gpu[g], BF16, 1, 64, ACTIVATIONS_BF16, BF16);
+        struct device_pair *c = &t.c, d = device_pair_open(&gpu[g], t.b, t.path, ACTIVATIONS_BF16, BF16);
         struct kv_cache *other[2] = { d.side[0].c, d.side[1].c };
         for (int kind = FIRST; kind <= LAUNCHED; kind++) {
-            device_pair_behind(&c, 0, 4, (enum kind)kind);
-            swap_caches(&c, other);
-            device_pair_behind(&c, 0, 4, (enum kind)kind);
-            swap_caches(&c, other);
+            device_pair_behind(c, 0, 4, (enum kind)kind);
+            swap_caches(c, other);
+            device_pair_behind(c, 0, 4, (enum kind)kind);
+            swap_caches(c, other);
             device_pair_behind(&d, 0, 4, (enum kind)kind);
-            c.side[0].taps = c.side[1].taps = (struct taps){ 2, { 1, 0 } };
-            device_pair_behind(&c, 0, 4, (enum kind)kind);
-            c.side[0].taps = c.side[1].taps = d.side[0].taps;
+            c->side[0].taps = c->side[1].taps = (struct taps){ 2, { 1, 0 } };
+            device_pair_behind(c, 0, 4, (enum kind)kind);
+            c->side[0].taps = c->side[1].taps = d.side[0].taps;
         }
-        device_pair_close(&c), device_pair_close(&d);
-        device_pair_devices_close(b);
-        free(path);
+        device_pair_close(&d);
+        bench_close(&t);
     }
 }
 
@@ -255,7 +248,7 @@ static void the_most_recently_used_graphs_are_kept(void **unused)
         }
         device_pair_behind(&t.c, lengths[LENGTHS - 1], counts[COUNTS - 1], LAUNCHED);
         if (gpu[g].emulated)
-            assert_int_equal(device_pair_graphs(), KEPT);
+            assert_int_equal(emulated_graphs(), KEPT);
         device_pair_fill(&t.c, lengths[0]);
         device_pair_behind(&t.c, lengths[0], counts[0], LAUNCHED);
         device_pair_behind(&t.c, lengths[0], counts[1], FIRST);
@@ -311,9 +304,9 @@ static void read_rows(struct reader *r, const struct rows *rows, const float *f,
     const struct tensor states = own ? r->own.rows : tensor_rows(r->of_target, 0, p.n),
                         logits = tensor_rows(r->logits, 0, p.n);
     b->upload(b, states.data, f, tensor_bytes(states));
-    const int64_t before = device_pair_launches();
+    const int64_t before = emulated_launches();
     const struct tensor out = eagle_forward(r->e, r->c, &p, own ? (struct tensor){ 0 } : states, &r->own);
-    r->launches = device_pair_launches() - before;
+    r->launches = emulated_launches() - before;
     eagle_logits(r->e, logits, out);
     b->download(b, r->got, logits.data, tensor_bytes(logits));
     kv_keep(r->c, 0, places, certain);

@@ -16,15 +16,6 @@ static bool rounds(struct backend *b, enum activations a, enum type weights)
     return b->rounds_to(b, a, weights) == a && !(strcmp(b->name, "cublas") == 0 && type_has_blocks(weights));
 }
 
-static struct tensor prepared(struct backend *b, void *data, enum type type, int64_t rows, int64_t width,
-                              enum activations a)
-{
-    struct error err;
-    struct tensor w = b->prepare(b, tensor_of(data, type, rows, width), a, &err);
-    assert_ok(w.data != NULL, err);
-    return w;
-}
-
 // x rounded to the activations of a matmul, independently of the kernels. Group scales are amax / 127.
 static void round_activations(float *to, const float *x, int64_t n, int64_t k, enum activations a, bool quantized)
 {
@@ -69,25 +60,20 @@ static double error_limit(const struct backend *b, enum type type, enum activati
 
 static void check_product(struct backend *c, enum type type, enum activations a, int n, int m, int k)
 {
-    float *x = uniforms(n * k), *rounded = uniforms(n * k), *out = uniforms(n * m), *w = uniforms(m * k);
+    float *x = uniforms(n * k), *rounded = zeros(n * k), *out = zeros(n * m), *w = zeros(m * k);
     uint8_t *blocked = blocks(type, m, k);
-    double *expected = xcalloc((size_t)(n * m), sizeof(double));
-    int32_t *row = xcalloc((size_t)m, sizeof(int32_t));
-    for (int r = 0; r < m; r++)
-        row[r] = r;
-    c->take(c, floats(w, m, k), tensor_of(blocked, type, m, k), row);
+    double *expected = doubles(n * m);
+    c->take(c, floats(w, m, k), tensor_of(blocked, type, m, k), each_row(m));
     avoid_halves(x, n * k);
     round_activations(rounded, x, n, k, a, type_is_quantized(type));
     reference_matmul(expected, rounded, w, n, m, k);
-    struct tensor weight = prepared(c, blocked, type, m, k, a);
-    multiply(c, floats(out, n, m), floats(x, n, k), weight);
+    multiply(c, floats(out, n, m), floats(x, n, k), prepared(c, blocked, type, m, k, a));
     double d = reference_distance(out, expected, n * m);
     backends_note(c, d);
     if (!(d < error_limit(c, type, a)))
         fail_msg("%s %s %s n %d m %d k %d: distance %g", c->describe(c), type_facts[type].name, activations_names[a], n,
                  m, k, d);
-    c->unprepare(c, weight);
-    free(x), free(rounded), free(out), free(w), free(blocked), free(expected), free(row);
+    scratch_free();
 }
 
 static void matmul_agrees_with_plain_loops_in_double(void **unused)
@@ -133,11 +119,10 @@ static void products_of_both_emulated_devices(void **unused)
                 memcpy(&u, &w[i], sizeof(u));
                 halves[i] = (uint16_t)(u >> 16);
             }
-            const struct tensor weight = prepared(c, halves, BF16, 1, 32, ACTIVATIONS_BF16);
-            multiply(c, floats(&out, 1, 1), floats(x, 1, 32), weight);
+            multiply(c, floats(&out, 1, 1), floats(x, 1, 32), prepared(c, halves, BF16, 1, 32, ACTIVATIONS_BF16));
             if (out != (float)sign * (1 + (float)sums[device] * 0x1p-23f))
                 fail_msg("device %d: 1 + %g x 2^-23", device, ((double)out * sign - 1) * 0x1p23);
-            c->unprepare(c, weight);
+            scratch_free();
         }
         c->destroy(c);
     }
@@ -147,79 +132,76 @@ static void products_of_both_emulated_devices(void **unused)
 static void products_of_one_input_take_bias_and_residual(void **unused)
 {
     enum { N = 7, K = 64, M = 37, L = 50 };
-    for (int b = 0; b < n_backends; b++)
-        for (int a = ACTIVATIONS_F32; a <= ACTIVATIONS_INT8; a++) {
-            struct backend *c = backends[b];
-            if (!rounds(c, (enum activations)a, Q4_1))
-                continue;
-            float *x = uniforms(N * K), *w = uniforms(M * K), *bias = uniforms(M), *start = uniforms(N * M);
-            float *one = uniforms(N * M), *two = uniforms(N * L), *plain = uniforms(N * M), *other = uniforms(N * L);
-            float *wide = uniforms(L * K);
-            uint8_t *v = blocks(Q4_1, L, K), *u = blocks(Q8_0, L, K);
-            struct tensor first = prepared(c, w, F32, M, K, (enum activations)a),
-                          second = prepared(c, v, Q4_1, L, K, (enum activations)a),
-                          third = prepared(c, u, Q8_0, L, K, (enum activations)a);
-            memcpy(one, start, N * M * sizeof(float));
-            const struct product p[] = {
-                { .out = floats(one, N, M), .w = first, .bias = floats(bias, 1, M), .add = true },
-                { .out = floats(two, N, L), .w = second },
-            };
-            c->matmul(c, floats(x, N, K), p, 2);
-            multiply(c, floats(plain, N, M), floats(x, N, K), first);
-            multiply(c, floats(other, N, L), floats(x, N, K), second);
-            assert_memory_equal(two, other, N * L * sizeof(float));
-            for (int i = 0; i < N * M; i++)
-                assert_true(one[i] == start[i] + (plain[i] + bias[i % M]));
-            // gated: weights of one type, of two, and of two whose rows are rounded differently
-            struct tensor gates[] = { second, second, prepared(c, wide, F32, L, K, (enum activations)a) };
-            struct tensor ups[] = { second, third, third };
-            for (int i = 0; i < 6; i++) {
-                const enum gate_function f = i < 3 ? GATE_SILU : GATE_GELU;
-                const int g = i % 3;
-                double *expected = xcalloc(N * L, sizeof(double));
-                float *gated = uniforms(N * L);
-                c->gated(c, floats(gated, N, L), floats(x, N, K), gates[g], ups[g], f);
-                multiply(c, floats(two, N, L), floats(x, N, K), gates[g]);
-                multiply(c, floats(other, N, L), floats(x, N, K), ups[g]);
-                reference_glu(expected, two, other, N * L, f);
-                assert_true(reference_distance(gated, expected, N * L) < 1e-6);
-                free(expected), free(gated);
-            }
-            c->unprepare(c, gates[2]);
-            c->unprepare(c, first), c->unprepare(c, second), c->unprepare(c, third);
-            free(x), free(w), free(bias), free(start), free(one), free(two), free(plain), free(other), free(v), free(u),
-                free(wide);
+    for (int at = 0; at < 3 * n_backends; at++) {
+        struct backend *c = backends[at / 3];
+        const enum activations a = (enum activations)(ACTIVATIONS_F32 + at % 3);
+        if (!rounds(c, a, Q4_1))
+            continue;
+        float *start = uniforms(N * M), *one = copied(start, N * M), *bias = uniforms(M), *plain = zeros(N * M);
+        float *two = zeros(N * L), *other = zeros(N * L), *gated = zeros(N * L);
+        double *expected = doubles(N * L);
+        const struct tensor x = floats(uniforms(N * K), N, K), first = prepared(c, uniforms(M * K), F32, M, K, a),
+                            second = prepared(c, blocks(Q4_1, L, K), Q4_1, L, K, a),
+                            third = prepared(c, blocks(Q8_0, L, K), Q8_0, L, K, a);
+        const struct product p[] = {
+            { .out = floats(one, N, M), .w = first, .bias = floats(bias, 1, M), .add = true },
+            { .out = floats(two, N, L), .w = second },
+        };
+        c->matmul(c, x, p, 2);
+        multiply(c, floats(plain, N, M), x, first);
+        multiply(c, floats(other, N, L), x, second);
+        assert_memory_equal(two, other, N * L * sizeof(float));
+        for (int i = 0; i < N * M; i++)
+            assert_true(one[i] == start[i] + (plain[i] + bias[i % M]));
+        // gated: weights of one type, of two, and of two whose rows are rounded differently
+        const struct tensor gates[] = { second, second, prepared(c, uniforms(L * K), F32, L, K, a) };
+        const struct tensor ups[] = { second, third, third };
+        for (int i = 0; i < 6; i++) {
+            const enum gate_function f = i < 3 ? GATE_SILU : GATE_GELU;
+            c->gated(c, floats(gated, N, L), x, gates[i % 3], ups[i % 3], f);
+            multiply(c, floats(two, N, L), x, gates[i % 3]);
+            multiply(c, floats(other, N, L), x, ups[i % 3]);
+            reference_glu(expected, two, other, N * L, f);
+            assert_true(reference_distance(gated, expected, N * L) < 1e-6);
         }
+        scratch_free();
+    }
+}
+
+// Each type and activations of each backend whose rows have the same bits in every product.
+static void for_each_pair(void (*check)(struct backend *c, enum type type, enum activations a, bool is_slow))
+{
+    for (int b = 0; b < n_backends; b++)
+        for (int t = 0; t < TYPES; t++)
+            for (enum activations a = ACTIVATIONS_F32; a <= ACTIVATIONS_INT8; a++)
+                if (!backends[b]->varies && rounds(backends[b], a, (enum type)t))
+                    check(backends[b], (enum type)t, a, slow[b]);
 }
 
 // Groups of rows of x in any order, some of them empty, one of more rows than a block of the kernels has: the bits of a product for each.
+// ups: of gated products; TYPES: none.
 static void check_groups(struct backend *c, enum type gates, enum type ups, enum activations a, const int *rows,
                          bool gathered)
 {
-    enum { GROUPS = 5, M = 50, MOST = 160 };
-    const int k = 768;
+    enum { GROUPS = 5, M = 50, MOST = 160, K = 768 };
     struct row_group group[GROUPS];
-    uint8_t *w[GROUPS], *u[GROUPS];
     int32_t row[MOST];
     int n = 0;
-    for (int g = 0; g < GROUPS; g++) {
-        w[g] = blocks(gates, M, k);
-        u[g] = ups < TYPES ? blocks(ups, M, k) : NULL;
-        group[g] = (struct row_group){ .w = prepared(c, w[g], gates, M, k, a), .rows = rows[g] };
-        if (u[g] != NULL)
-            group[g].up = prepared(c, u[g], ups, M, k, a);
-        n += rows[g];
+    for (int g = 0; g < GROUPS; n += rows[g++]) {
+        group[g] = (struct row_group){ .w = prepared(c, blocks(gates, M, K), gates, M, K, a), .rows = rows[g] };
+        if (ups < TYPES)
+            group[g].up = prepared(c, blocks(ups, M, K), ups, M, K, a);
     }
     assert_true(n <= MOST);
     for (int i = 0; i < n; i++)
         row[i] = gathered ? (i * 7 + 3) % MOST : i;
-    float *x = uniforms(MOST * k), *out = uniforms(MOST * M), *one = uniforms(M);
-    const struct tensor all = floats(x, gathered ? MOST : n, k);
+    float *x = uniforms(MOST * K), *out = zeros(MOST * M), one[M];
+    const struct tensor all = floats(x, gathered ? MOST : n, K);
     c->grouped(c, floats(out, n, M), all, gathered ? row : NULL, group, GROUPS, GATE_GELU);
     for (int g = 0, i = 0; g < GROUPS; g++)
         for (int r = 0; r < rows[g]; r++, i++) {
-            const struct tensor from = floats(x + row[i] * k, 1, k);
-            if (u[g] != NULL)
+            const struct tensor from = floats(x + row[i] * K, 1, K);
+            if (ups < TYPES)
                 c->gated(c, floats(one, 1, M), from, group[g].w, group[g].up, GATE_GELU);
             else
                 multiply(c, floats(one, 1, M), from, group[g].w);
@@ -227,31 +209,24 @@ static void check_groups(struct backend *c, enum type gates, enum type ups, enum
                 fail_msg("%s %s %s, group %d of %d rows: row %d has other bits than alone", c->describe(c),
                          type_facts[gates].name, activations_names[a], g, rows[g], r);
         }
-    for (int g = 0; g < GROUPS; g++) {
-        c->unprepare(c, group[g].w);
-        if (u[g] != NULL)
-            c->unprepare(c, group[g].up);
-        free(w[g]), free(u[g]);
-    }
-    free(x), free(out), free(one);
+    scratch_free();
 }
 
-static void groups_have_the_bits_of_their_products(void **unused)
+static void check_all_groups(struct backend *c, enum type type, enum activations a, bool is_slow)
 {
     static const int rows[][5] = {
         { 1, 0, 0, 0, 0 }, { 1, 1, 1, 1, 1 }, { 0, 3, 0, 9, 1 }, { 16, 0, 33, 1, 7 }, { 0, 0, 90, 2, 65 }
     };
-    for (int b = 0; b < n_backends; b++)
-        for (int t = 0; t < TYPES; t++)
-            for (int a = ACTIVATIONS_F32; a <= ACTIVATIONS_INT8; a++)
-                for (int i = 0; i < 5 && !backends[b]->varies && rounds(backends[b], (enum activations)a, (enum type)t);
-                     i++)
-                    for (int gated = 0; gated < 3; gated++) { // 2: of two types
-                        const enum type up = gated == 0 ? TYPES : gated == 1 ? (enum type)t : t == F32 ? Q8_0 : F32;
-                        if (!slow[b] || (t + a + i) % 3 == gated)
-                            check_groups(backends[b], (enum type)t, up, (enum activations)a, rows[i],
-                                         (i + gated) % 2 == 0);
-                    }
+    const enum type up[] = { TYPES, type, type == F32 ? Q8_0 : F32 };
+    for (int i = 0; i < 5; i++)
+        for (int gated = 0; gated < 3; gated++)
+            if (!is_slow || ((int)type + (int)a + i) % 3 == gated)
+                check_groups(c, type, up[gated], a, rows[i], (i + gated) % 2 == 0);
+}
+
+static void groups_have_the_bits_of_their_products(void **unused)
+{
+    for_each_pair(check_all_groups);
 }
 
 // Float weights, which every backend supports: compared with loops in double, up to rounding.
@@ -264,21 +239,17 @@ static void products_of_floats_take_bias_residual_and_gate(void **unused)
         const enum activations a = i / 3 % 2 == 0 ? ACTIVATIONS_F32 : ACTIVATIONS_BF16;
         if (!rounds(c, a, type))
             continue;
-        float *x = uniforms(N * K), *rounded = uniforms(N * K), *bias = uniforms(M), *start = uniforms(N * M);
-        float *out = uniforms(N * M), *two = uniforms(N * M), *first = uniforms(M * K), *second = uniforms(M * K);
+        float *x = uniforms(N * K), *rounded = zeros(N * K), *bias = uniforms(M), *start = uniforms(N * M);
+        float *out = copied(start, N * M), *two = zeros(N * M), *first = zeros(M * K), *second = zeros(M * K);
         uint8_t *v = blocks(type, M, K), *u = blocks(type, M, K);
-        double *expected = xcalloc(N * M, sizeof(double)), *other = xcalloc(N * M, sizeof(double));
-        int32_t row[M];
-        for (int r = 0; r < M; r++)
-            row[r] = r;
-        c->take(c, floats(first, M, K), tensor_of(v, type, M, K), row);
-        c->take(c, floats(second, M, K), tensor_of(u, type, M, K), row);
-        struct tensor one = prepared(c, v, type, M, K, a), wider = prepared(c, u, type, M, K, a);
-        c->take(c, floats(rounded, M < N ? M : N, K), wider, row); // a prepared weight as a table
+        double *expected = doubles(N * M), *other = doubles(N * M);
+        const struct tensor one = prepared(c, v, type, M, K, a), wider = prepared(c, u, type, M, K, a);
+        c->take(c, floats(first, M, K), tensor_of(v, type, M, K), each_row(M));
+        c->take(c, floats(second, M, K), tensor_of(u, type, M, K), each_row(M));
+        c->take(c, floats(rounded, N, K), wider, each_row(N)); // a prepared weight as a table
         assert_memory_equal(rounded, second, N * K * sizeof(float));
         round_activations(rounded, x, N, K, a, false);
 
-        memcpy(out, start, N * M * sizeof(float));
         const struct product p[] = {
             { .out = floats(out, N, M), .w = one, .bias = floats(bias, 1, M), .add = true },
             { .out = floats(two, N, M), .w = wider, .bias = floats(bias, 1, M) },
@@ -298,42 +269,35 @@ static void products_of_floats_take_bias_residual_and_gate(void **unused)
         reference_glu(expected, out, two, N * M, GATE_SILU);
         c->gated(c, floats(out, N, M), floats(x, N, K), one, wider, GATE_SILU);
         assert_true(reference_distance(out, expected, N * M) < 1e-6);
-        c->unprepare(c, one), c->unprepare(c, wider);
-        free(x), free(rounded), free(bias), free(start), free(out), free(two), free(first), free(second), free(v),
-            free(u), free(expected), free(other);
+        scratch_free();
     }
 }
 
-static void a_row_has_the_same_bits_in_every_matmul(void **unused)
+static void check_same_bits(struct backend *c, enum type type, enum activations a, bool is_slow)
 {
     enum { MAX_COUNT = 500, M = 70 };
     static const int counts[] = { 2,  3,  4,  5,  6,  7,  8,  9,  10, 11,  12,  13,
                                   14, 15, 16, 17, 23, 24, 25, 33, 64, 100, 128, 500 };
-    for (int b = 0; b < n_backends; b++)
-        for (int t = 0; t < TYPES; t++)
-            for (int a = ACTIVATIONS_F32; a <= ACTIVATIONS_INT8; a++) {
-                struct backend *c = backends[b];
-                if (c->varies || !rounds(c, (enum activations)a, (enum type)t))
-                    continue;
-                int k = type_facts[t].block == 1 ? 133 : 768;
-                const int max = slow[b] ? 66 : MAX_COUNT;
-                float *x = uniforms(MAX_COUNT * k), *one = uniforms(MAX_COUNT * M), *many = uniforms(MAX_COUNT * M);
-                uint8_t *blocked = blocks((enum type)t, M, k);
-                struct tensor w = prepared(c, blocked, (enum type)t, M, k, (enum activations)a);
-                for (int i = 0; i < max; i++)
-                    multiply(c, floats(one + i * M, 1, M), floats(x + i * k, 1, k), w);
-                for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && counts[i] <= max; i++) {
-                    if (slow[b] && i % 3 != 1)
-                        continue;
-                    int n = counts[i], from = (int)(next() % (uint64_t)(max - n + 1));
-                    multiply(c, floats(many, n, M), floats(x + from * k, n, k), w);
-                    if (memcmp(many, one + from * M, (size_t)(n * M) * sizeof(float)) != 0)
-                        fail_msg("%s %s %s: rows of %d differ from rows alone", c->describe(c), type_facts[t].name,
-                                 activations_names[a], n);
-                }
-                c->unprepare(c, w);
-                free(x), free(one), free(many), free(blocked);
-            }
+    const int k = type_facts[type].block == 1 ? 133 : 768, max = is_slow ? 66 : MAX_COUNT;
+    float *x = uniforms(MAX_COUNT * k), *one = zeros(MAX_COUNT * M), *many = zeros(MAX_COUNT * M);
+    const struct tensor w = prepared(c, blocks(type, M, k), type, M, k, a);
+    for (int i = 0; i < max; i++)
+        multiply(c, floats(one + i * M, 1, M), floats(x + i * k, 1, k), w);
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && counts[i] <= max; i++) {
+        if (is_slow && i % 3 != 1)
+            continue;
+        const int n = counts[i], from = (int)(next() % (uint64_t)(max - n + 1));
+        multiply(c, floats(many, n, M), floats(x + from * k, n, k), w);
+        if (memcmp(many, one + from * M, (size_t)(n * M) * sizeof(float)) != 0)
+            fail_msg("%s %s %s: rows of %d differ from rows alone", c->describe(c), type_facts[type].name,
+                     activations_names[a], n);
+    }
+    scratch_free();
+}
+
+static void a_row_has_the_same_bits_in_every_matmul(void **unused)
+{
+    for_each_pair(check_same_bits);
 }
 
 // The emulated cuBLAS sums in another order when there are more rows, so that tests do not rely on equal bits there.
@@ -342,8 +306,8 @@ static void backends_whose_bits_vary_declare_it(void **unused)
     enum { N = 5, M = 33, K = 64 };
     for (int b = 0; b < n_backends; b++) {
         struct backend *c = backends[b];
-        float *x = uniforms(N * K), *w = uniforms(M * K), *one = uniforms(N * M), *many = uniforms(N * M);
-        struct tensor weight = prepared(c, w, F32, M, K, ACTIVATIONS_F32);
+        float *x = uniforms(N * K), *one = zeros(N * M), *many = zeros(N * M);
+        const struct tensor weight = prepared(c, uniforms(M * K), F32, M, K, ACTIVATIONS_F32);
         for (int i = 0; i < N; i++)
             multiply(c, floats(one + i * M, 1, M), floats(x + i * K, 1, K), weight);
         multiply(c, floats(many, N, M), floats(x, N, K), weight);
@@ -353,8 +317,7 @@ static void backends_whose_bits_vary_declare_it(void **unused)
         assert_true(!same || !c->varies || strstr(c->describe(c), "emulated") == NULL);
         assert_int_equal(c->varies, strcmp(c->name, "cublas") == 0);
         assert_int_equal(c->varies, strstr(c->describe(c), "not the same bits") != NULL);
-        c->unprepare(c, weight);
-        free(x), free(w), free(one), free(many);
+        scratch_free();
     }
 }
 
@@ -376,10 +339,9 @@ static void check_long_pass(struct backend *c, enum type type, enum activations 
     static const char *const names[] = { "plain", "with bias and residual", "gated" };
     const int block = type_facts[type].block, n = size[0], m = size[1], k = (size[2] + block - 1) / block * block;
     float *x = uniforms(n * k), *bias = uniforms(m), *start = uniforms(n * m);
-    float *at_once = uniforms(n * m), *short_pass = uniforms(64 * m);
-    uint8_t *gate = blocks(type, m, k), *up = blocks(type, m, k);
-    const struct tensor w[2] = { prepared(c, gate, type, m, k, a), prepared(c, up, type, m, k, a) };
-    memcpy(at_once, start, (size_t)(n * m) * sizeof(float));
+    float *at_once = copied(start, n * m), *short_pass = zeros(64 * m);
+    const struct tensor w[2] = { prepared(c, blocks(type, m, k), type, m, k, a),
+                                 prepared(c, blocks(type, m, k), type, m, k, a) };
     run_product(c, kind, at_once, x, n, w, bias);
     for (int share = 64; share > 0; share -= 63) // all rows in passes of 64, and some rows alone
         for (int i = 0; i < n; i += share == 1 ? 61 : share) {
@@ -391,31 +353,28 @@ static void check_long_pass(struct backend *c, enum type type, enum activations 
                 fail_msg("%s %s %s, n %d m %d k %d, %s: rows from %d on differ from those of a pass of %d",
                          c->describe(c), type_facts[type].name, activations_names[a], n, m, k, names[kind], i, rows);
         }
-    c->unprepare(c, w[0]), c->unprepare(c, w[1]);
-    free(x), free(bias), free(start), free(at_once), free(short_pass), free(gate), free(up);
+    scratch_free();
 }
 
 // On a GPU long passes use other kernels, and so do passes with enough blocks for all its processors: the first two sizes have
 // enough for the four processors of the emulated GPU, the last for those of a real one. The CPU gets one size, since another test
 // covers its products.
-static void long_passes_have_the_bits_of_short_passes(void **unused)
+static void check_long_passes(struct backend *c, enum type type, enum activations a, bool is_slow)
 {
     static const int sizes[][3] = {
         { 260, 20, 576 }, { 130, 150, 64 }, { 65, 37, 32 }, { 96, 18, 1536 }, { 1300, 1300, 96 }
     };
-    for (int b = 0; b < n_backends; b++)
-        for (int t = 0; t < TYPES; t++)
-            for (int a = ACTIVATIONS_F32; a <= ACTIVATIONS_INT8; a++)
-                for (int i = 0; i < 5 && !backends[b]->varies && rounds(backends[b], (enum activations)a, (enum type)t);
-                     i++)
-                    for (int kind = 0; kind < 3; kind++) {
-                        const bool cpu = strcmp(backends[b]->name, "cpu") == 0;
-                        const bool skip = cpu       ? i != 1
-                                          : slow[b] ? i == 4 || (i > 0 && (t + a + i) % 3 != kind)
-                                                    : i == 4 && strcmp(backends[b]->name, "cuda") != 0;
-                        if (!skip)
-                            check_long_pass(backends[b], (enum type)t, (enum activations)a, sizes[i], kind);
-                    }
+    for (int i = 0; i < 5; i++)
+        for (int kind = 0; kind < 3; kind++)
+            if (strcmp(c->name, "cpu") == 0 ? i == 1
+                : is_slow                   ? i == 0 || (i < 4 && ((int)type + (int)a + i) % 3 == kind)
+                                            : i < 4 || strcmp(c->name, "cuda") == 0)
+                check_long_pass(c, type, a, sizes[i], kind);
+}
+
+static void long_passes_have_the_bits_of_short_passes(void **unused)
+{
+    for_each_pair(check_long_passes);
 }
 
 int main(int argc, char **argv)

@@ -42,15 +42,12 @@ static int64_t down_width(const struct shape *s)
 static void run(struct backend *b, enum type type, enum activations a, const struct shape *s, uint8_t *const w[4],
                 float *x, float *bias, float *out)
 {
-    struct error err;
     struct tensor packed[4];
     struct product p[PARTS] = { 0 };
     float *at = out;
     const int64_t down_k = down_width(s);
-    for (int i = 0; i < 4; i++) {
-        packed[i] = b->prepare(b, tensor_of(w[i], type, i < PARTS ? s->m[i] : 40, i < PARTS ? s->k : down_k), a, &err);
-        assert_ok(packed[i].data != NULL, err);
-    }
+    for (int i = 0; i < 4; i++)
+        packed[i] = prepared(b, w[i], type, i < PARTS ? s->m[i] : 40, i < PARTS ? s->k : down_k, a);
     for (int i = 0; i < PARTS; i++, at += s->n * s->m[i - 1])
         p[i] = (struct product){ .out = floats(at, s->n, s->m[i]), .w = packed[i] };
     p[1].bias = floats(bias, 1, s->m[1]);
@@ -63,21 +60,17 @@ static void run(struct backend *b, enum type type, enum activations a, const str
         if (gated.width == down_k)
             multiply(b, floats(at, s->n, 40), gated, packed[3]);
     }
-    for (int i = 0; i < 4; i++)
-        b->unprepare(b, packed[i]);
 }
 
 static void check(struct backend *const b[WAYS], enum type type, enum activations a, const struct shape *s)
 {
     const int64_t rows = 2 * s->m[0] + s->m[1] + s->m[2] + 40, count = s->n * rows;
     uint8_t *w[4];
-    float *x = uniforms(s->n * s->k), *bias = uniforms(s->m[1]),
-          *out[WAYS] = { uniforms(count), xmalloc((size_t)count * sizeof(float)),
-                         xmalloc((size_t)count * sizeof(float)) };
+    float *x = uniforms(s->n * s->k), *bias = uniforms(s->m[1]), *out[WAYS] = { uniforms(count) };
     for (int i = 0; i < 4; i++)
         w[i] = blocks(type, i < PARTS ? s->m[i] : 40, i < PARTS ? s->k : down_width(s));
     for (int way = 1; way < WAYS; way++) // what nothing is written to, and the residual, are the same
-        memcpy(out[way], out[0], (size_t)count * sizeof(float));
+        out[way] = copied(out[0], count);
     for (int way = 0; way < WAYS; way++)
         run(b[way], type, a, s, w, x, bias, out[way]);
     for (int64_t i = 0; i < count * (WAYS - 1); i++) {
@@ -88,9 +81,7 @@ static void check(struct backend *const b[WAYS], enum type type, enum activation
                      activations_names[a], s->n, s->k, (int)s->m[0], (int)s->m[1], (int)s->m[2], (int)(i % count),
                      (int)count, (double)expected, without[way], (double)found);
     }
-    for (int i = 0; i < 4; i++)
-        free(w[i]);
-    free(x), free(bias), free(out[0]), free(out[1]), free(out[2]);
+    scratch_free();
 }
 
 // On the emulated GPU, which has four multiprocessors, 512 rows of weights are enough for matmul_large.cu, 256 not, and more than

@@ -4,7 +4,6 @@
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/json.h"
@@ -46,48 +45,47 @@ static void blocks_dequantize_as_in_gguf_py(void **unused)
     json_free(j);
 }
 
+static void check_rows(struct backend *c, int n, int width)
+{
+    const int all = n * width;
+    float *x = uniforms(all), *w = uniforms(all), *out = zeros(all);
+    double *expected = doubles(all);
+    const struct tensor to = floats(out, n, width), from = floats(x, n, width), by = floats(w, n, width);
+
+    reference_rmsnorm(expected, x, w, n, width, 1e-5);
+    c->rmsnorm(c, to, from, floats(w, 1, width), 1e-5f);
+    assert_true(reference_distance(out, expected, all) < 1e-6);
+
+    for (int i = 0; i < all; i++)
+        x[i] *= 20;
+    for (int i = 0; i < 4; i++) {
+        const enum gate_function f = i < 2 ? GATE_SILU : GATE_GELU;
+        reference_glu(expected, x, i % 2 == 0 ? w : NULL, all, f);
+        c->glu(c, to, from, i % 2 == 0 ? by : (struct tensor){ 0 }, f);
+        assert_true(reference_distance(out, expected, all) < 1e-6);
+    }
+    for (int cap = 0; cap < 20; cap += 7) {
+        float *scaled = copied(x, all);
+        c->rescale(c, floats(scaled, n, width), 0.3f, (float)cap);
+        for (int i = 0; i < all; i++) {
+            const double y = (double)(x[i] * 0.3f), limit = cap > 0 ? cap * tanh(y / cap) : y;
+            assert_true(fabs((double)scaled[i] - limit) <= 4e-7 * fabs(limit));
+        }
+    }
+    for (int rows = n; rows >= 1; rows -= n - 1) {
+        float *sum = copied(x, all);
+        c->add(c, floats(sum, n, width), floats(w, rows, width));
+        for (int i = 0; i < all; i++)
+            assert_true(sum[i] == x[i] + w[i % (rows * width)]);
+    }
+    scratch_free();
+}
+
 static void operations_on_rows_agree_with_plain_loops(void **unused)
 {
     for (int b = 0; b < n_backends; b++)
-        for (int width = 1; width < 2100; width = width * 3 + 1) {
-            struct backend *c = backends[b];
-            enum { N = 5 };
-            float *x = uniforms(N * width), *w = uniforms(N * width), *out = uniforms(N * width);
-            double *expected = xcalloc((size_t)(N * width), sizeof(double));
-
-            reference_rmsnorm(expected, x, w, N, width, 1e-5);
-            c->rmsnorm(c, floats(out, N, width), floats(x, N, width), floats(w, 1, width), 1e-5f);
-            assert_true(reference_distance(out, expected, N * width) < 1e-6);
-
-            for (int i = 0; i < N * width; i++)
-                x[i] *= 20;
-            for (enum gate_function f = GATE_SILU; f <= GATE_GELU; f++) {
-                reference_glu(expected, x, w, N * width, f);
-                c->glu(c, floats(out, N, width), floats(x, N, width), floats(w, N, width), f);
-                assert_true(reference_distance(out, expected, N * width) < 1e-6);
-                reference_glu(expected, x, NULL, N * width, f);
-                c->glu(c, floats(out, N, width), floats(x, N, width), (struct tensor){ 0 }, f);
-                assert_true(reference_distance(out, expected, N * width) < 1e-6);
-            }
-            for (int cap = 0; cap < 20; cap += 7) {
-                memcpy(out, x, (size_t)(N * width) * sizeof(float));
-                c->rescale(c, floats(out, N, width), 0.3f, (float)cap);
-                for (int i = 0; i < N * width; i++) {
-                    const double y = (double)(x[i] * 0.3f), to = cap > 0 ? cap * tanh(y / cap) : y;
-                    assert_true(fabs((double)out[i] - to) <= 4e-7 * fabs(to));
-                }
-            }
-
-            memcpy(out, x, (size_t)(N * width) * sizeof(float));
-            c->add(c, floats(out, N, width), floats(w, N, width));
-            for (int i = 0; i < N * width; i++)
-                assert_true(out[i] == x[i] + w[i]);
-            memcpy(out, x, (size_t)(N * width) * sizeof(float));
-            c->add(c, floats(out, N, width), floats(w, 1, width));
-            for (int i = 0; i < N * width; i++)
-                assert_true(out[i] == x[i] + w[i % width]);
-            free(x), free(w), free(out), free(expected);
-        }
+        for (int width = 1; width < 2100; width = width * 3 + 1)
+            check_rows(backends[b], 5, width);
 }
 
 // A row has the same bits alone and between others, in place and not.
@@ -99,16 +97,17 @@ static void norms_of_wide_rows(void **unused)
         struct backend *b = backends[i % (size_t)n_backends];
         const int width = widths[i / (size_t)n_backends];
         const size_t row = (size_t)width * sizeof(float);
-        float *x = uniforms(N * width), *w = uniforms(width), *out = uniforms(N * width), *alone = uniforms(width);
-        double *expected = xcalloc((size_t)(N * width), sizeof(double));
+        float *x = uniforms(N * width), *w = uniforms(width), *out = zeros(N * width), *alone = zeros(width);
+        const struct tensor by = floats(w, 1, width);
+        double *expected = doubles(N * width);
         reference_rmsnorm(expected, x, w, N, width, 1e-5);
-        b->rmsnorm(b, floats(out, N, width), floats(x, N, width), floats(w, 1, width), 1e-5f);
+        b->rmsnorm(b, floats(out, N, width), floats(x, N, width), by, 1e-5f);
         assert_true(reference_distance(out, expected, N * width) < 1e-6);
-        b->rmsnorm(b, floats(alone, 1, width), floats(x + width, 1, width), floats(w, 1, width), 1e-5f);
+        b->rmsnorm(b, floats(alone, 1, width), floats(x + width, 1, width), by, 1e-5f);
         assert_memory_equal(alone, out + width, row);
-        b->rmsnorm(b, floats(x, N, width), floats(x, N, width), floats(w, 1, width), 1e-5f);
+        b->rmsnorm(b, floats(x, N, width), floats(x, N, width), by, 1e-5f);
         assert_memory_equal(x, out, N * row);
-        free(x), free(w), free(out), free(alone), free(expected);
+        scratch_free();
     }
 }
 
@@ -129,21 +128,19 @@ static void gates_are_accurate_at_the_ends_of_the_range(void **unused)
 
 static void place_take_and_cut_copy_the_right_rows(void **unused)
 {
+    static const int32_t row[] = { 5, 0, 5, 79 };
     for (int b = 0; b < n_backends; b++) {
         struct backend *c = backends[b];
-        float *x = uniforms(80 * 6), wide[4 * 9] = { 0 };
-        const int32_t row[] = { 5, 0, 5, 79 };
-        float gathered[4 * 6];
+        float *x = uniforms(80 * 6), *wide = zeros(4 * 9), gathered[4 * 6], again[4 * 6];
         c->take(c, floats(gathered, 4, 6), floats(x, 80, 6), row);
-        for (int i = 0; i < 4; i++)
-            assert_memory_equal(gathered + i * 6, x + row[i] * 6, 6 * sizeof(float));
         c->place(c, floats(wide, 4, 9), 3, floats(gathered, 4, 6));
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; i < 4; i++) {
+            assert_memory_equal(gathered + i * 6, x + row[i] * 6, 6 * sizeof(float));
             assert_memory_equal(wide + i * 9 + 3, gathered + i * 6, 6 * sizeof(float));
-        float again[4 * 6];
+        }
         c->cut(c, floats(again, 4, 6), floats(wide, 4, 9), 3);
         assert_memory_equal(again, gathered, sizeof(gathered));
-        free(x);
+        scratch_free();
     }
 }
 
@@ -173,30 +170,32 @@ static void check_join(struct backend *c, int width, bool gathers, bool norms, b
 {
     const struct layout *s = joined_rows();
     const struct joining how = { STATES, 1e-5f, keeps_raw };
-    float *table = uniforms(30 * width), *states = uniforms(JOIN_SLOTS * STATES * width), *x = uniforms(JOINED * width),
-          *w = uniforms(2 * width), *out = uniforms(2 * JOINED * width), *half = uniforms(JOINED * width),
-          *raw = uniforms(JOINED * width), *expected = uniforms(2 * JOINED * width);
+    const int all = JOINED * width;
+    float *x = uniforms(all), *raw = copied(x, all), *half = zeros(all), *out = zeros(2 * all),
+          *expected = zeros(2 * all);
     const struct tensor none = { 0 }, halves = floats(half, JOINED, width), pairs = floats(expected, JOINED, 2 * width);
+    const struct tensor table = floats(uniforms(30 * width), 30, width),
+                        states = floats(uniforms(JOIN_SLOTS * STATES * width), JOIN_SLOTS * STATES, width);
+    struct tensor norm[2] = { none, none };
     int32_t row[JOINED];
     for (int i = 0; i < JOINED; i++)
         row[i] = s->slot[i] * STATES + 1 + s->parent[i];
-    c->take(c, halves, floats(table, 30, width), s->token);
-    if (norms)
-        c->rmsnorm(c, halves, halves, floats(w, 1, width), how.eps);
-    c->place(c, pairs, 0, halves);
-    memcpy(raw, x, (size_t)(JOINED * width) * sizeof(float));
     if (gathers)
-        c->take(c, floats(raw, JOINED, width), floats(states, JOIN_SLOTS * STATES, width), row);
-    memcpy(half, raw, (size_t)(JOINED * width) * sizeof(float));
-    if (norms)
-        c->rmsnorm(c, halves, halves, floats(w + width, 1, width), how.eps);
-    c->place(c, pairs, width, halves);
-    c->join(c, floats(out, JOINED, 2 * width), floats(x, JOINED, width), floats(table, 30, width),
-            gathers ? floats(states, JOIN_SLOTS * STATES, width) : none, norms ? floats(w, 1, width) : none,
-            norms ? floats(w + width, 1, width) : none, s, how);
-    assert_memory_equal(out, expected, (size_t)(2 * JOINED * width) * sizeof(float));
-    assert_memory_equal(x, keeps_raw ? raw : half, (size_t)(JOINED * width) * sizeof(float));
-    free(table), free(states), free(x), free(w), free(out), free(half), free(raw), free(expected);
+        c->take(c, floats(raw, JOINED, width), states, row);
+    for (int k = 0; k < 2; k++) {
+        if (k == 0)
+            c->take(c, halves, table, s->token);
+        else
+            memcpy(half, raw, (size_t)all * sizeof(float));
+        if (norms)
+            c->rmsnorm(c, halves, halves, norm[k] = floats(uniforms(width), 1, width), how.eps);
+        c->place(c, pairs, k * width, halves);
+    }
+    c->join(c, floats(out, JOINED, 2 * width), floats(x, JOINED, width), table, gathers ? states : none, norm[0],
+            norm[1], s, how);
+    assert_memory_equal(out, expected, (size_t)(2 * all) * sizeof(float));
+    assert_memory_equal(x, keeps_raw ? raw : half, (size_t)all * sizeof(float));
+    scratch_free();
 }
 
 static void join_equals_take_norm_and_place(void **unused)
@@ -214,23 +213,20 @@ static void tokens_are_embedded_and_states_are_kept(void **unused)
     const struct layout *s = joined_rows();
     for (int b = 0; b < n_backends; b++) {
         struct backend *c = backends[b];
-        float *table = uniforms(30 * WIDTH), *x = uniforms(JOINED * WIDTH);
+        float *table = uniforms(30 * WIDTH), *x = zeros(JOINED * WIDTH);
         c->embed(c, floats(x, JOINED, WIDTH), floats(table, 30, WIDTH), s);
         for (int i = 0; i < JOINED; i++)
             assert_memory_equal(x + i * WIDTH, table + s->token[i] * WIDTH, WIDTH * sizeof(float));
         for (int roots = 0; roots < 2; roots++) {
-            float *states = uniforms(JOIN_SLOTS * 4 * WIDTH),
-                  *expected = xmalloc(JOIN_SLOTS * 4 * WIDTH * sizeof(float));
-            memcpy(expected, states, JOIN_SLOTS * 4 * WIDTH * sizeof(float));
+            float *states = uniforms(JOIN_SLOTS * 4 * WIDTH), *expected = copied(states, JOIN_SLOTS * 4 * WIDTH);
             for (int i = 0; i < JOINED; i++)
                 if (!roots || i == 1 || i == 4)
                     memcpy(expected + (roots ? s->slot[i] * 4 : draft[i] + s->slot[i]) * WIDTH, x + i * WIDTH,
                            WIDTH * sizeof(float));
             c->keep_states(c, floats(states, JOIN_SLOTS * 4, WIDTH), floats(x, JOINED, WIDTH), s, 4, roots);
             assert_memory_equal(states, expected, JOIN_SLOTS * 4 * WIDTH * sizeof(float));
-            free(states), free(expected);
         }
-        free(table), free(x);
+        scratch_free();
     }
 }
 
@@ -241,8 +237,8 @@ static void rows_are_mixed_in_order(void **unused)
     for (int b = 0; b < n_backends; b++)
         for (int width = 1; width < 700; width = width * 5 + 2)
             for (int k = 1; k <= MOST; k = k * 3 + 1) {
-                float *x = uniforms(M * width), *out = uniforms(N * width), *weight = uniforms(N * k);
-                int32_t *row = xcalloc((size_t)(N * k), sizeof(*row));
+                float *x = uniforms(M * width), *out = zeros(N * width), *weight = uniforms(N * k);
+                int32_t *row = each_row(N * k);
                 for (int i = 0; i < N * k; i++)
                     row[i] = (int32_t)(next() % M);
                 backends[b]->mix(backends[b], floats(out, N, width), floats(x, M, width), row, weight, k);
@@ -255,7 +251,7 @@ static void rows_are_mixed_in_order(void **unused)
                         }
                         assert_true(fabs((double)out[i * width + d] - sum) <= 1e-6 * size);
                     }
-                free(x), free(out), free(weight), free(row);
+                scratch_free();
             }
 }
 
@@ -264,16 +260,13 @@ static void check_move(struct backend *c, int count, int slots, int width, int n
 {
     enum { TO = 10 };
     const int length = TO + n + (n + 1) / 3 + 1, rows = slots * length;
-    const size_t each = (size_t)rows * (size_t)width, all = (size_t)count * each * sizeof(float);
-    float *x = uniforms((int64_t)count * rows * width), *before = xmalloc(all);
-    struct tensor *t = xcalloc((size_t)count, sizeof(*t));
-    struct row_run *run = xcalloc((size_t)slots, sizeof(*run));
-    int32_t *row = xcalloc((size_t)(slots * n), sizeof(*row)), *source = xcalloc((size_t)rows, sizeof(*source));
-    memcpy(before, x, all);
+    const int64_t each = (int64_t)rows * width;
+    float *x = uniforms(count * each), *before = copied(x, count * each);
+    struct tensor *t = scratch(count * (int64_t)sizeof(*t));
+    struct row_run *run = scratch(slots * (int64_t)sizeof(*run));
+    int32_t *row = each_row(slots * n), *source = each_row(rows);
     for (int k = 0; k < count; k++)
-        t[k] = floats(x + (size_t)k * each, rows, width);
-    for (int r = 0; r < rows; r++)
-        source[r] = r;
+        t[k] = floats(x + k * each, rows, width);
     for (int s = 0; s < slots; s++) {
         run[s] = (struct row_run){ s * length + TO, n - s % 3, row + s * n };
         for (int i = 0; i < run[s].n; i++)
@@ -281,12 +274,10 @@ static void check_move(struct backend *c, int count, int slots, int width, int n
     }
     c->move(c, t, count, run, slots);
     for (int k = 0; k < count; k++)
-        for (int r = 0; r < rows; r++) {
-            const size_t at = (size_t)k * each;
-            assert_memory_equal(x + at + (size_t)(r * width), before + at + (size_t)(source[r] * width),
+        for (int r = 0; r < rows; r++)
+            assert_memory_equal(x + k * each + r * width, before + k * each + source[r] * width,
                                 (size_t)width * sizeof(float));
-        }
-    free(x), free(before), free(t), free(run), free(row), free(source);
+    scratch_free();
 }
 
 // More tensors, runs and rows than fit into one launch; rows of a multiple of 16 bytes and others.
@@ -333,7 +324,7 @@ static void check_best(struct backend *c, int vocab, int k, int kind)
             assert_true((double)log_p[i * k + r] == expected || fabs((double)log_p[i * k + r] - expected) < 1e-5);
         }
     }
-    free(x);
+    scratch_free();
 }
 
 static void best_returns_the_top_k_with_ties_to_the_lowest_id(void **unused)

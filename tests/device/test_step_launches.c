@@ -7,8 +7,6 @@
 #include "tests/support/pairings.h"
 #include "verifier/rules/rule.h"
 
-#if defined(EMULATED_DEVICE)
-
 enum { LENGTH = 160, STEPS = 30, LONG = STEPS * 5 };
 
 struct queued {
@@ -65,16 +63,11 @@ static void a_step_queues_no_more_for_several_sequences_than_for_one(void **unus
     check("eagle:weights=%s.eagle,nodes=12,top=4,tokens=4,pick=greedy", 34, 0);
     check("eagle3:weights=%s.eagle3,nodes=12,top=4,tokens=4,pick=greedy", 34, 0);
 }
-#endif
 
 int main(void)
 {
-#if defined(EMULATED_DEVICE)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_queues_no_more_for_several_sequences_than_for_one),
     };
-    return cmocka_run_group_tests(tests, pair_models_make_bf16, pair_models_remove);
-#else
-    return 77;
-#endif
+    return EMULATED_HERE ? cmocka_run_group_tests(tests, pair_models_make_bf16, pair_models_remove) : 77;
 }

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "models/experts.h"
 #include "models/model.h"
 #include "tests/device/every_backend.h"
@@ -21,10 +20,7 @@ struct mixture {
 
 static struct tensor ready(struct backend *b, float *w, int rows, int width)
 {
-    struct error err;
-    const struct tensor t = b->prepare(b, floats(w, rows, width), ACTIVATIONS_F32, &err);
-    assert_non_null(t.data);
-    return t;
+    return prepared(b, w, F32, rows, width, ACTIVATIONS_F32);
 }
 
 // Random weights; open() takes what they have become.
@@ -62,15 +58,9 @@ static void open(struct mixture *m, int used, bool normalized)
 
 static void close_mixture(struct mixture *m)
 {
-    struct backend *b = m->backend;
-    expert_scratch_destroy(&m->scratch, b);
-    b->unprepare(b, m->experts.router);
-    for (int i = 0; i < EXPERTS; i++) {
-        b->unprepare(b, m->of_gate[i]), b->unprepare(b, m->of_up[i]), b->unprepare(b, m->of_down[i]);
-        free(m->gate[i]), free(m->up[i]), free(m->down[i]);
-    }
-    free(m->router);
+    expert_scratch_destroy(&m->scratch, m->backend);
     free(m);
+    scratch_free();
 }
 
 static const float *forward(struct mixture *m, float *x, int n)
@@ -79,10 +69,10 @@ static const float *forward(struct mixture *m, float *x, int n)
     return experts_forward(m->backend, &m->experts, &m->scratch, floats(x, n, WIDTH), GATE_SILU).data;
 }
 
-// The rows one by one; free() them.
+// The rows one by one.
 static float *alone(struct mixture *m, float *x, int n)
 {
-    float *rows = xmalloc((size_t)(n * WIDTH) * sizeof(*rows));
+    float *rows = zeros(n * WIDTH);
     for (int i = 0; i < n; i++) {
         memcpy(rows + i * WIDTH, forward(m, x + i * WIDTH, 1), WIDTH * sizeof(float));
         assert_int_equal(m->scratch.touched, m->experts.used);
@@ -149,7 +139,6 @@ static void check(struct backend *b, int used, bool normalized)
         assert_int_equal(m->scratch.touched, count);
     }
     close_mixture(m);
-    free(x), free(one);
 }
 
 static void rows_get_what_their_experts_make(void **unused)
@@ -177,7 +166,6 @@ static void ties_go_to_the_expert_with_the_lower_number(void **unused)
         assert_true(uses[0] && uses[1]);
         assert_true(reference_distance(forward(m, x, 1), expected, WIDTH) < 2e-6);
         close_mixture(m);
-        free(x);
     }
 }
 

@@ -23,7 +23,7 @@ struct bulk_copy {
     void *to;
     const void *from;
     int bytes;
-    struct emulated_arrival *arrival;
+    struct arrival *arrival;
 };
 enum { PENDING_BULK = 8192 };               // copies of a cluster's blocks at most
 static struct bulk_copy bulk[PENDING_BULK]; // delayed ones: static data, which a kernel may touch
@@ -38,7 +38,7 @@ void copies_init(int64_t block)
         copies[t].first = copies[t].end = 0;
 }
 
-void emulated_copy_async(void *to, const void *from)
+void copy_async(void *to, const void *from)
 {
     if (((uintptr_t)to | (uintptr_t)from) % 16 != 0)
         die("cp.async of 16 bytes from %p to %p: expected multiples of 16", from, to);
@@ -52,7 +52,7 @@ void emulated_copy_async(void *to, const void *from)
     own.copy[own.end++ % PENDING] = { to, from, own.group };
 }
 
-void emulated_commit_copies(void)
+void commit_copies(void)
 {
     copies[g.now - g.thread].group++;
 }
@@ -66,13 +66,13 @@ void emulated_wait_for_copies(int n_pending)
 
 // ---- bulk copies and arrivals
 
-void emulated_arrival_init(struct emulated_arrival *a, int count)
+void arrival_init(struct arrival *a, int count)
 {
     *a = { count, count, 0, 0 };
 }
 
 // Ends the phase if everything has arrived, and lets those look again who wait.
-static void look(struct emulated_arrival *a)
+static void look(struct arrival *a)
 {
     if (a->missing != 0)
         return;
@@ -83,7 +83,7 @@ static void look(struct emulated_arrival *a)
     wake(EMULATED_ARRIVAL);
 }
 
-void emulated_arrive(struct emulated_arrival *a, int bytes)
+void arrival_expect(struct arrival *a, int bytes)
 {
     if (a->missing == 0)
         die("more than the %d arrivals of a phase", a->count);
@@ -92,7 +92,7 @@ void emulated_arrive(struct emulated_arrival *a, int bytes)
     look(a);
 }
 
-void emulated_copy_bulk(void *to, const void *from, int bytes, struct emulated_arrival *a)
+void copy_bulk(void *to, const void *from, int bytes, struct arrival *a, bool)
 {
     if (((uintptr_t)to | (uintptr_t)from | (uintptr_t)bytes) % 16 != 0 || bytes <= 0)
         die("a bulk copy of %d bytes from %p to %p: expected multiples of 16", bytes, from, to);
@@ -107,7 +107,7 @@ void emulated_copy_bulk(void *to, const void *from, int bytes, struct emulated_a
     look(a);
 }
 
-void emulated_arrival_wait(struct emulated_arrival *a, int phase)
+void arrival_wait(struct arrival *a, int phase)
 {
     while (a->phase == phase) {
         int kept = 0;

@@ -34,25 +34,10 @@
     emulated_launch(#kernel, kernel, (cluster), (grid), (block), (shared), (stream)__VA_OPT__(, ) __VA_ARGS__)
 #define DYNAMIC_SHARED(type, name) type *const name = reinterpret_cast<type *>(emulated_shared)
 
-// For tests.
+// What tests set and ask. Failing calls: a launch is a call too, and does nothing when it fails; calls that free or destroy do so even when they
+// fail. A failing launch: the next wait for a stream returns the error, as if the kernel used a wrong address.
 extern "C" {
-// Limits the total of cudaMalloc; 4 GB by default.
-void emulated_memory_limit(size_t bytes);
-// Makes a runtime call return cudaErrorInvalidValue: 1: the next one, 2: the one after; 0: none. A launch is a call too, and does
-// nothing when it fails. Calls that free or destroy do so even when they fail.
-void emulated_fail_next(int calls_from_now);
-// The n-th next launch by the host (0: none) fails after it was queued, as if it used a wrong address: the next wait for a stream
-// returns the error.
-void emulated_fault_next(int launches_from_now);
-// Number of kernel and graph launches so far (a graph counts as one), and of calls of cudaStreamSynchronize.
-int64_t emulated_launches(void);
-int64_t emulated_uploads(void);
-int64_t emulated_syncs(void);
-// Number of multiprocessors that devices have from now on; 4 by default. Bytes of shared memory of a block; 227 KB.
-void emulated_processors(int n);
-void emulated_shared_limit(size_t bytes);
-// Number of graphs and executable graphs that are not destroyed.
-int64_t emulated_graphs(void);
+#include "tests/device/emulated.h"
 }
 
 inline namespace emulated_gpu
@@ -240,8 +225,8 @@ enum emulated_wait {
 // Waits for the block.
 void emulated_barrier(void);
 // Waits for the cluster.
-void emulated_cluster_barrier(void);
-int emulated_block_in_cluster(void), emulated_blocks_in_cluster(void);
+void cluster_barrier(void);
+int block_in_cluster(void), blocks_in_cluster(void);
 // The address in another block's dynamic shared memory that corresponds to one in the caller's.
 void *emulated_in_block(void *shared, int block);
 // Waits for the lanes in mask. Returns: shuffles: x of lane `source`; votes: the vote of all lanes.
@@ -249,24 +234,24 @@ uint64_t emulated_exchange(enum emulated_wait what, unsigned mask, uint64_t x, i
 // The lane that a shuffle with this argument reads from.
 int emulated_source(enum emulated_wait what, int argument, int width);
 // As mma_bf16 in device.h.
-void emulated_mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
+void mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
 // Waits for the warp. The last lane calls combine() with the addresses of the 32 lanes' numbers, which it changes.
 void emulated_tree(void *number, void (*combine)(void *const numbers[32]));
 // As load_matrices in device.h.
 void emulated_load_matrices(uint32_t to[4], const uint16_t *row, bool transposed);
 // As copy_async, commit_copies and wait_for_copies in device.h. In every second block copies complete at once, which shows
 // data that is overwritten too early; in the others as late as possible, which shows missing waits.
-void emulated_copy_async(void *to, const void *from);
-void emulated_commit_copies(void);
+void copy_async(void *to, const void *from);
+void commit_copies(void);
 void emulated_wait_for_copies(int n_pending);
 // As struct arrival, its functions and copy_bulk in device.h, with copies that complete as those above do.
-struct emulated_arrival {
+struct arrival {
     int count, missing, bytes, phase; // arrivals of a phase; those that are missing, and bytes; the current phase
 };
-void emulated_arrival_init(struct emulated_arrival *a, int count);
-void emulated_arrive(struct emulated_arrival *a, int bytes);
-void emulated_arrival_wait(struct emulated_arrival *a, int phase);
-void emulated_copy_bulk(void *to, const void *from, int bytes, struct emulated_arrival *a);
+void arrival_init(struct arrival *a, int count);
+void arrival_expect(struct arrival *a, int bytes);
+void arrival_wait(struct arrival *a, int phase);
+void copy_bulk(void *to, const void *from, int bytes, struct arrival *a, bool);
 
 inline void __syncthreads(void)
 {
@@ -377,7 +362,7 @@ inline int __ffs(int x)
     return __builtin_ffs(x);
 }
 // A half's bits.
-float emulated_half_to_float(uint16_t h);
-uint16_t emulated_float_to_half(float x); // round to nearest even
+float half_to_float(uint16_t h);
+uint16_t float_to_half(float x); // round to nearest even
 
 } // namespace emulated_gpu

@@ -123,13 +123,13 @@ void warp_load_matrices(struct warp *w)
         }
 }
 
-float emulated_half_to_float(uint16_t h)
+float half_to_float(uint16_t h)
 {
     const float size = __uint_as_float((h & 0x7FFFu) << 13) * 0x1p112f; // infinity and NaN: at least 2^16
     return __uint_as_float(__float_as_uint(size) | (size >= 0x1p16f ? 0x7F800000 : 0) | (h & 0x8000u) << 16);
 }
 
-uint16_t emulated_float_to_half(float x)
+uint16_t float_to_half(float x)
 {
     const uint32_t u = __float_as_uint(x), sign = u >> 16 & 0x8000, size = u & 0x7FFFFFFF;
     if (size > 0x7F800000)

@@ -1,4 +1,5 @@
-// primitives.h - the primitives of kernels/cuda/device.h for an emulated GPU: its machine code in C++. What they do is said there.
+// primitives.h - the primitives of kernels/cuda/device.h for an emulated GPU, beside those of cuda_runtime.h: its machine code in C++. What they
+// do is said there.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -14,23 +15,8 @@
 namespace DEVICE_SPACE
 {
 
-inline float half_to_float(uint16_t h)
-{
-    return emulated_half_to_float(h);
-}
-
-inline uint16_t float_to_half(float x)
-{
-    return emulated_float_to_half(x);
-}
-
 inline void is_global(const void *)
 {
-}
-
-inline void mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
-{
-    emulated_mma_bf16(d, a, b0, b1);
 }
 
 // A pair of the upper halves of two floats.
@@ -99,52 +85,18 @@ inline unsigned count_arrival(unsigned *count, unsigned last)
     return atomicInc(count, last);
 }
 
-inline void copy_async(void *to, const void *from)
-{
-    emulated_copy_async(to, from);
-}
-
-inline void commit_copies()
-{
-    emulated_commit_copies();
-}
-
 template <int N> inline void wait_for_copies()
 {
     emulated_wait_for_copies(N);
-}
-
-struct arrival {
-    struct emulated_arrival a;
-};
-
-inline void arrival_init(struct arrival *a, int count)
-{
-    emulated_arrival_init(&a->a, count);
 }
 
 inline void arrivals_ready()
 {
 }
 
-inline void arrival_expect(struct arrival *a, int bytes)
-{
-    emulated_arrive(&a->a, bytes);
-}
-
 inline void arrival_arrive(struct arrival *a)
 {
-    emulated_arrive(&a->a, 0);
-}
-
-inline void arrival_wait(struct arrival *a, int phase)
-{
-    emulated_arrival_wait(&a->a, phase);
-}
-
-inline void copy_bulk(void *to, const void *from, int bytes, struct arrival *a, bool)
-{
-    emulated_copy_bulk(to, from, bytes, &a->a);
+    arrival_expect(a, 0);
 }
 
 inline void forget(int &)
@@ -158,24 +110,9 @@ enum { CLUSTER = 8, CLUSTER_THREADS = 512 };
 enum { CLUSTER = 4, CLUSTER_THREADS = 64 };
 #endif
 
-inline int blocks_in_cluster()
-{
-    return emulated_blocks_in_cluster();
-}
-
-inline int block_in_cluster()
-{
-    return emulated_block_in_cluster();
-}
-
-inline void cluster_barrier()
-{
-    emulated_cluster_barrier();
-}
-
 inline void cluster_end()
 {
-    emulated_cluster_barrier();
+    cluster_barrier();
 }
 
 template <typename T> inline T *in_block(T *shared, int block)

@@ -35,7 +35,7 @@ static void cluster_barrier_open(void)
     wake(EMULATED_CLUSTER_BARRIER);
 }
 
-void emulated_cluster_barrier(void)
+void cluster_barrier(void)
 {
     struct thread *t = caller(EMULATED_CLUSTER_BARRIER);
     if (++g.at_cluster_barrier == g.active)
@@ -44,12 +44,12 @@ void emulated_cluster_barrier(void)
         thread_wait(t, EMULATED_CLUSTER_BARRIER);
 }
 
-int emulated_block_in_cluster(void)
+int block_in_cluster(void)
 {
     return g.now->block;
 }
 
-int emulated_blocks_in_cluster(void)
+int blocks_in_cluster(void)
 {
     return g.blocks;
 }
@@ -164,7 +164,7 @@ uint64_t emulated_exchange(enum emulated_wait what, unsigned mask, uint64_t x, i
     return w->answer[lane];
 }
 
-void emulated_mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+void mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
     const struct mma m = { d, a, { b0, b1 } };
     emulated_exchange(EMULATED_MMA, 0xFFFFFFFF, (uintptr_t)&m, 0);
