@@ -1,6 +1,6 @@
 """make_statistics.py - quantiles, intervals, tails, sample sizes and fits, computed with forty digits or in fractions.
 
-Writes statistics.json. Formulas: docs/results.md (intervals), docs/exactness.md, the comments of results/statistics/statistics.h and
+Reads what statistics.json asks and writes it again with the answers, but for the quantiles and the sample sizes, which are asked below. Formulas: docs/results.md (intervals), docs/exactness.md, the comments of results/statistics/statistics.h and
 verifier/exact/verdict.h; least squares as normal equations in fractions. Needs mpmath:
 
     python -B make_statistics.py statistics.json
@@ -8,7 +8,6 @@ verifier/exact/verdict.h; least squares as normal equations in fractions. Needs 
 
 import functools
 import json
-import random
 import sys
 from fractions import Fraction as F
 
@@ -16,7 +15,6 @@ from interval_numbers import SIGNS, bootstrap
 from mpmath import betainc, erfc, erfinv, exp, expm1, findroot, gammainc, inf, log, log1p, log10, mp, mpf, nsum, sqrt
 
 mp.dps = 40
-dice = random.Random(23)
 
 
 def number(x):
@@ -179,54 +177,6 @@ def units_interval(kind, columns, work, prompts, slices):
     return [number(exact(value)), number(unscaled(kind, v - low)), number(unscaled(kind, v + high)), None if kind == "difference" else prompts_for(relative)]
 
 
-def units():
-    """Prompts in some of the slices each; where 3 divides their number, four groups of them in slices of their own; at last a single slice."""
-    out, source = [], random.Random(31)
-    for n, several in (2, 5), (5, 4), (12, 6), (24, 4), (50, 3), (5, 1):
-        for kind in "ratios", "ratio", "difference", "rate", "change":
-            prompts, slices = zip(*[(7 * p - 3, s if n % 3 else s + several * (p % 4)) for p in range(n) for s in range(several)
-                                    if several == 1 or source.random() < 0.7 or s == p % several])  # fmt: skip
-            clock = {s: 1 + 0.3 * source.random() for s in set(slices)}
-            steps = [[float(source.randrange(5, 40)) for _ in prompts] for _ in range(4)]
-            columns = []
-            for k in range(8 if kind == "change" else 4):
-                columns.append([float(round(x * (source.uniform(1, 3) if k % 2 == 0 else 40 * clock[s] ** (1 + k)), 1)) for x, s in zip(steps[k // 2], slices)])
-            if kind in ("rate", "ratio"):
-                columns[2:] = [[1.0] * len(prompts)] * 2
-            work = [steps[0], None, *([steps[2], None] if kind == "change" else [])] if kind != "difference" else None
-            out.append({"of": kind, "rows": columns, "work": work, "prompt": prompts, "slice": slices, "interval": units_interval(kind, columns, work, prompts, slices)})
-    return out
-
-
-def intervals():
-    out, prompts = [], random.Random(27)
-
-    def add(kind, *columns):
-        columns = list(columns) + [[1.0] * len(columns[0])] * (4 - len(columns))
-        out.append({"of": kind, "rows": columns, "interval": interval(kind, *columns)})
-
-    for n in 1, 2, 3, 5, 9, 10, 24, 49, 50, 80:
-        for spread in 0.02, 0.4, 2.0:
-            length = [prompts.randrange(20, 400) for _ in range(n)]
-            rows = []
-            for scale in 2.5, 1.0, 1.0, 7.0:
-                rows.append([float("%.6g" % (x * scale * 2 ** prompts.gauss(0, spread))) for x in length])
-            add("ratios", *rows)
-            add("ratio", *rows[:2])
-            add("difference", *rows)
-            add("rate", [float(round(x * prompts.uniform(0.5 - spread / 4, 0.5 + spread / 4))) for x in length], [float(x) for x in length])
-            was = [[float("%.6g" % (x * 2 ** prompts.gauss(0, 0.01 + spread / 9))) for x in row] for row in rows]
-            add("change", *rows, *was)
-    zero = [[1.0, 0.0, 5.0], [2.0, 3.0, 4.0], [1.0, 1.0, 0.0], [2.0, 0.0, 2.0]]  # prompts without tokens, without time
-    add("ratios", *zero)
-    for n in 4, 20, 60:  # nothing accepted, or everything; one prompt of all has any
-        drafted = [float(prompts.randrange(1, 9)) for _ in range(n)]
-        add("rate", [0.0] * n, drafted)
-        add("rate", drafted, drafted)
-        add("rate", [1.0] + [0.0] * (n - 1), drafted)
-    return out
-
-
 # ---- tails
 
 
@@ -238,31 +188,22 @@ def chi_square(x, v):
     return log10(gammainc(mpf(v) / 2, mpf(x) / 2, inf, regularized=True))
 
 
-def tails():
-    chi = [[x, v, number(chi_square(x, v))] for v in (1, 2, 7, 31, 49, 63, 1023) for x in (0.25, 1, v - 1, v, v + 2, 2 * v, 9 * v) if x > 0]
-    even = []
-    for cells, n in (2, 40), (32, 500), (64, 320), (64, 5000):
-        count = [0] * cells
-        for _ in range(n):
-            count[min(dice.randrange(cells), dice.randrange(cells + 3))] += 1
-        expected = F(n, cells)
-        stat = sum((x - expected) ** 2 / expected for x in count)
-        even.append([count, number(stat), number(chi_square(mpf(stat.numerator) / stat.denominator, cells - 1))])
-    sums = []
-    for s, variance, width in ((3, 1, 1), (-3, 1, 1), (0.5, 40, 1), (25, 40, 1), (400, 1e4, 6), (2, 1e-3, 1), (1e-5, 3, 8), (1, 1e-6, 2),
-                               (70, 50, 0.01), (0, 1, 1)):  # fmt: skip
-        x = abs(mpf(s)) * mpf(width) / mpf(variance)
-        h = (1 + x) * log1p(x) - x
-        sums.append([s, variance, width, number(log10_normal(sqrt(2 * mpf(variance) * h) / mpf(width)))])
-    smirnov = []
-    for n in 10, 100, 5000, 1000000:
-        for x in 0.4, 0.8, 0.95, 1.0, 1.05, 1.5, 3.0, 6.0:
-            d = float("%.6g" % (x / n**0.5))
-            y = sqrt(mpf(n)) * mpf(d)
-            y += 1 / (6 * sqrt(mpf(n))) + (y - 1) / (4 * mpf(n))  # Vrbik 2018
-            smirnov.append([d, n, number(log10(2 * nsum(lambda k: (-1) ** (int(k) - 1) * exp(-2 * k * k * y * y), [1, 60], method="direct")))])
-    normal = [[tail, number(normal_quantile(tail))] for tail in (0.9, 0.5, 0.31, 0.05, 0.0005, 1e-9, 1e-60, 1e-290)]
-    return {"chi": chi, "even": even, "sum": sums, "kolmogorov": smirnov, "normal": normal}
+def even(count):
+    expected = F(sum(count), len(count))
+    stat = sum((x - expected) ** 2 / expected for x in count)
+    return number(stat), number(chi_square(mpf(stat.numerator) / stat.denominator, len(count) - 1))
+
+
+def of_sum(s, variance, width):
+    x = abs(mpf(s)) * mpf(width) / mpf(variance)
+    h = (1 + x) * log1p(x) - x
+    return number(log10_normal(sqrt(2 * mpf(variance) * h) / mpf(width)))
+
+
+def kolmogorov(d, n):
+    y = sqrt(mpf(n)) * mpf(d)
+    y += 1 / (6 * sqrt(mpf(n))) + (y - 1) / (4 * mpf(n))  # Vrbik 2018
+    return number(log10(2 * nsum(lambda k: (-1) ** (int(k) - 1) * exp(-2 * k * k * y * y), [1, 60], method="direct")))
 
 
 def normal_quantile(tail):
@@ -351,44 +292,44 @@ def table(points, n, c):
     return along([(k, along([(m, F(ns)) for m, kk, ns in points if kk == k], n)) for k in {k for _, k, _ in points}], c)
 
 
-def fits():
-    out = []
-    for ns, contexts, bend, noise in (([1, 2, 4, 8, 16, 32], [0, 512, 2048], 8, 0.01), ([1, 2, 3, 4, 6, 8, 16, 32, 64], [128], 5, 0.03),
-                                      ([1, 2, 4, 8, 16], [0, 100], 6.5, 0.02), ([1, 4, 9], [0, 300], 99, 0.02), ([2, 7], [64], 99, 0),
-                                      ([1, 2, 4, 8, 16, 32], [0, 512], 12, 0.15),
-                                      ([1, 2, 4, 8, 16, 32], [0, 512, 1024], 8, 0.07)):  # fmt: skip
-        points = []
-        for n in ns:
-            for c in contexts:
-                t = 4e6 + 3e4 * n + 3e5 * max(0, n - bend) + 700 * c + 60 * n * c
-                points.append((n, c, int(t * dice.uniform(1 - noise, 1 + noise))))
-        dice.shuffle(points)
-        of, n0, square, worst = hinge(points)
-        between = []
-        for c in contexts:
-            at = sorted((n, ns) for n, cc, ns in points if cc == c)
-            for (n1, y1), (n2, y2), (n3, y3) in zip(at, at[1:], at[2:]):
-                between.append((y1 + F(n2 - n1, n3 - n1) * (y3 - y1)) / y2 - 1)
-        predictions = [(n, c, number(table(points, n, c))) for n, c in ((1, 0), (3, 64), (5.5, 700), (40, 3000), (0.5, 10))]
-        step = [(c, int(2e5 + 90 * c * dice.uniform(0.9, 1.1))) for c in contexts]
-        terms = [lambda n, c: 1] + ([lambda n, c: c] if len(step) > 1 else [])
-        line, _, step_max_error = least_squares([(1, c, ns) for c, ns in step], terms)
-        out.append({
-            "points": points, "n0": number(n0), **{k: number(v) for k, v in of.items()}, "rms": number(sqrt(mpf(square.numerator) / square.denominator)),
-            "max_error": number(worst), "form": "hinge" if worst <= F(1, 20) else "table",
-            "table_rms": number(sqrt(mpf(float(sum(e * e for e in between) / len(between))))) if between else 0,
-            "table_max_error": number(max(abs(e) for e in between)) if between else 0, "table": predictions,
-            "step": step, "step_a": number(line[0]), "step_d": number(line[1]) if len(line) > 1 else 0, "step_max_error": number(step_max_error)})  # fmt: skip
-    assert any(f["rms"] < 0.05 < f["max_error"] for f in out)  # one bad point suffices for the table
-    return out
+def fit(points, step, at):
+    """What is fitted to the times of passes and of steps, and the times that the table says at some places."""
+    points = [tuple(p) for p in points]
+    of, n0, square, worst = hinge(points)
+    between = []
+    for c in sorted({c for _, c, _ in points}):
+        near = sorted((n, ns) for n, cc, ns in points if cc == c)
+        for (n1, y1), (n2, y2), (n3, y3) in zip(near, near[1:], near[2:]):
+            between.append((y1 + F(n2 - n1, n3 - n1) * (y3 - y1)) / y2 - 1)
+    terms = [lambda n, c: 1] + ([lambda n, c: c] if len(step) > 1 else [])
+    line, _, step_max_error = least_squares([(1, c, ns) for c, ns in step], terms)
+    return {
+        "points": points, "n0": number(n0), **{k: number(v) for k, v in of.items()}, "rms": number(sqrt(mpf(square.numerator) / square.denominator)),
+        "max_error": number(worst), "form": "hinge" if worst <= F(1, 20) else "table",
+        "table_rms": number(sqrt(mpf(float(sum(e * e for e in between) / len(between))))) if between else 0,
+        "table_max_error": number(max(abs(e) for e in between)) if between else 0, "table": [(n, c, number(table(points, n, c))) for n, c in at],
+        "step": step, "step_a": number(line[0]), "step_d": number(line[1]) if len(line) > 1 else 0, "step_max_error": number(step_max_error)}  # fmt: skip
 
 
-def main():
-    parts = {"quantile_t": quantiles(), "intervals": intervals(), "units": units(), "tails": tails(), "sizes": sizes(), "fits": fits()}
-    with open(sys.argv[1], "w") as f:
+def main(path):
+    with open(path) as f:
+        read = json.load(f)
+    tails = read["tails"]
+    parts = {
+        "quantile_t": quantiles(),
+        "intervals": [{"of": x["of"], "rows": x["rows"], "interval": interval(x["of"], *x["rows"])} for x in read["intervals"]],
+        "units": [{**x, "interval": units_interval(x["of"], x["rows"], x["work"], x["prompt"], x["slice"])} for x in read["units"]],
+        "tails": {
+            "chi": [[x, v, number(chi_square(x, v))] for x, v, _ in tails["chi"]], "even": [[c, *even(c)] for c, *_ in tails["even"]],
+            "sum": [[*x[:3], of_sum(*x[:3])] for x in tails["sum"]], "kolmogorov": [[d, n, kolmogorov(d, n)] for d, n, _ in tails["kolmogorov"]],
+            "normal": [[t, number(normal_quantile(t))] for t, _ in tails["normal"]]},
+        "sizes": sizes(),
+        "fits": [fit(x["points"], x["step"], [place[:2] for place in x["table"]]) for x in read["fits"]],
+    }  # fmt: skip
+    with open(path, "w") as f:
         f.write("{" + ",\n".join("%s: %s" % (json.dumps(k), json.dumps(v, separators=(",", ":"))) for k, v in parts.items()) + "}\n")
     print({k: len(v) for k, v in parts.items()})
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
