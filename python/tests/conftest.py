@@ -1,21 +1,25 @@
 """What tests share: the program that the build made, calls of words as a user makes them, small models and databases."""
 
 import contextlib
+import ctypes
 import io
 import json
 import os
+import runpy
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from speclab import command, database, files
+from speclab import command, database, door, files  # noqa: F401 (a child need not import door)
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("SPECLAB_BUILD", ROOT / "build" / "release"))
@@ -41,16 +45,50 @@ def process(*words, cwd=None, env=None, **how) -> subprocess.Popen:
                             env=dict(os.environ, PYTHONPATH=str(ROOT / "python"), **(env or {})), **how)  # fmt: skip
 
 
-def call(*words, cwd=None, stdin=None, env=None, timeout=120) -> Called:
-    """A word that ends in this time."""
-    how = {"stdin": None if stdin is None else subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with process(*words, cwd=cwd, env=env, text=True, errors="surrogateescape", **how) as word:
-        try:
-            out, err = word.communicate(stdin, timeout)
-        finally:
-            word.kill()
-    assert "Traceback" not in err, err
-    return Called(word.returncode, out, err)
+def forked(run, *words, cwd=None, stdin=None, env=None, timeout=120) -> Called:
+    """A function in a child of this process, as in a process of its own with these words, which takes no second to start and to import numpy."""
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        given.write((stdin or "").encode(errors="surrogateescape"))
+        given.seek(0)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                for n, file in enumerate((given, out, err)):
+                    os.dup2(file.fileno(), n)
+                sys.argv, sys.stdin, sys.stdout = ["speclab", *map(str, words)], os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
+                sys.stderr = os.fdopen(2, "w", 1, errors="backslashreplace", closefd=False)
+                sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr
+                os.environ.update({"PYTHONPATH": str(ROOT / "python"), **(env or {})})
+                os.chdir(cwd or ".")
+                signal.alarm(timeout)
+                status = run() or 0
+            except SystemExit as end:
+                status = end.code or 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                ctypes.CDLL(None).exit(status)  # as a process ends, in which the counters of coverage are written
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        said = []
+        for file in (out, err):
+            file.seek(0)
+            said.append(io.TextIOWrapper(file, errors="surrogateescape").read())
+    assert "Traceback" not in said[1], said[1]
+    return Called(status, *said)
+
+
+def call(*words, **how) -> Called:
+    """A word that ends."""
+    return forked(lambda: runpy.run_module("speclab", run_name="__main__"), *words, **how)
+
+
+def executed(code: str, *words, cwd) -> Called:
+    """Python in a process of its own, as the classes of plugins stay for the rest of it, with the folder's modules. It fails if the code does."""
+    done = forked(lambda: exec(f"import sys; sys.path.insert(0, '.')\n{code}", {"__name__": "__main__"}), *words, cwd=cwd)
+    assert done.status == 0, done
+    return done
 
 
 def interrupted(*words, cwd, when: str, env=None) -> Called:

@@ -63,13 +63,13 @@ def test_an_error_in_forget_ends_the_text(idea, tiny):
 
 
 def test_an_error_in_forget_ends_its_cell_and_keeps_the_texts(idea):
-    done = call("run", "forgets.yaml", "--db", "r.db", "--plugin", "idea.py", cwd=idea)
+    done = call("run", "forgets.yaml", "--no-probe", "--db", "r.db", "--plugin", "idea.py", cwd=idea)
     assert done.status == 1 and "idea.py:14: KeyError: 'slot' (drafter forgets, forget); the cell ends here" in done.err
     count = "SELECT r.drafter_kind, count(DISTINCT q.prompt) FROM run AS r LEFT JOIN sequence AS q ON q.run = r.id GROUP BY r.id ORDER BY 1"
     assert rows(idea / "r.db", count) == [("forgets", 2), ("ngram", 4), ("none", 4)]  # the first text is a warm-up
 
 
-@pytest.mark.parametrize("words", [("generate", "TINY", "--drafter", "hangs", "red"), ("run", "hangs.yaml", "--db", "r.db")])
+@pytest.mark.parametrize("words", [("generate", "TINY", "--drafter", "hangs", "red"), ("run", "hangs.yaml", "--no-probe", "--db", "r.db")])
 def test_a_plugin_that_never_returns_is_named_after_ctrl_c(words, idea, tiny):
     done = interrupted(*(tiny if w == "TINY" else w for w in words), "--plugin", "idea.py", cwd=idea, when="hanging")
     assert done.status == 130 and re.search(r"idea.py:2[0-9]: interrupted \(drafter hangs, propose\)", done.err)
@@ -77,9 +77,9 @@ def test_a_plugin_that_never_returns_is_named_after_ctrl_c(words, idea, tiny):
 
 def test_an_edited_plugin_is_another_cell_and_the_report_says_which_is_older(idea):
     (idea / "idea.py").write_text(IDEA.replace("== 3", "== 99"))
-    assert call("run", "forgets.yaml", "--db", "r.db", "--plugin", "idea.py", cwd=idea).status == 0
+    assert call("run", "forgets.yaml", "--no-probe", "--db", "r.db", "--plugin", "idea.py", cwd=idea).status == 0
     (idea / "idea.py").write_text(IDEA.replace("== 3", "== 98"))
-    done = call("run", "forgets.yaml", "--db", "r.db", "--plugin", "idea.py", cwd=idea)
+    done = call("run", "forgets.yaml", "--no-probe", "--db", "r.db", "--plugin", "idea.py", cwd=idea)
     assert done.status == 0 and "does not resume run 2: the drafter's weights, configuration or plugin differ" in done.err
     names = [c["name"] for c in json.loads(call("report", "--db", "r.db", "--json", cwd=idea).out)["comparisons"][0]["cells"]]
     assert sorted(names) == ["forgets", "forgets (older: run 2)", "ngram", "none"]

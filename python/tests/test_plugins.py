@@ -1,14 +1,12 @@
 """Plugins in Python: what their drafters and rules do, and what is said of faulty ones."""
 
 import json
-import os
 import re
 import sqlite3
-import subprocess
 import sys
 
 import pytest
-from conftest import BUILD, ROOT, call, engine, interrupted, program
+from conftest import call, engine, executed, interrupted, program
 
 pytestmark = pytest.mark.library
 
@@ -129,20 +127,18 @@ with speclab.Target(sys.argv[1], threads=1) as target:
         (text,) = speclab.decode(target, [[1, 2]], rule=rule, tokens=3, ignore_end=True)
         assert text.ids == [token] * 3, (token, text.ids)
 """
-    env = dict(os.environ, PYTHONPATH=str(ROOT / "python"))
-    done = subprocess.run([sys.executable, "-B", "-c", code, tiny], cwd=tmp_path, capture_output=True, text=True, env=env)
-    assert done.returncode == 0, done.stderr
+    executed(code, tiny, cwd=tmp_path)
 
 
 def test_exact_enumerates_rules_and_says_how_far_they_are_from_the_target(idea):
-    done = call("exact", "--rules", "--instances", 1, "--plugin", "idea.py", cwd=idea)
+    done = call("exact", "--rules", "mine", "rejection", "trusting", "--instances", 1, "--plugin", "idea.py", cwd=idea)
     assert done.status == 0, done.err
     rows = {line.split()[0]: line.split() for line in done.out.splitlines() if line.startswith("  ")}
     assert rows["mine"][-1] == "exact" and float(rows["mine"][3]) < 1e-12
     assert rows["mine"][1:3] == rows["rejection"][1:3]  # the same outcomes
     assert rows["trusting"][-3:] == ["lossy,", "as", "declared"] and float(rows["trusting"][3]) > 0.1
     (idea / "mine.py").write_text(REPEAT.replace("class Trusting(speclab.Rule):", "class Trusting(speclab.Rule):\n    lossless = True"))
-    done = call("exact", "--rules", "--instances", 1, "--plugin", "mine.py", cwd=idea)
+    done = call("exact", "--rules", "trusting", "--instances", 1, "--plugin", "mine.py", cwd=idea)
     assert done.status == 3 and re.search(r"\n  trusting .* wrong\n", done.out)
 
 
@@ -249,13 +245,9 @@ with speclab.Target(sys.argv[1], threads=1) as target:
             raise AssertionError(wrong)
     print(json.dumps(plain[0].text))
 """
-    env = dict(os.environ, PYTHONPATH=f"{ROOT / 'python'}:.")
-    if b"speclab_interface" not in (BUILD / "libspeclab_program.so").read_bytes():
-        pytest.skip("the library is older than the interface that speclab.decode reads")
-    done = subprocess.run([sys.executable, "-B", "-c", code, tiny], cwd=idea, capture_output=True, text=True, env=env)
-    assert done.returncode == 0, done.stderr
+    done = executed(code, tiny, cwd=idea)
     shown = json.loads(engine("generate", tiny, "--threads", 1, "--chat", "none", "--json", "--tokens", 20, "red, green, red, green"))
-    assert json.loads(done.stdout) == shown["text"]
+    assert json.loads(done.out) == shown["text"]
 
 
 def test_scores_are_logarithms_of_the_probabilities_from_which_a_rule_draws(tmp_path, tiny):
@@ -293,9 +285,7 @@ with speclab.Target(sys.argv[1], threads=1) as target:
         else:
             raise AssertionError(wrong)
 """
-    env = dict(os.environ, PYTHONPATH=str(ROOT / "python"))
-    done = subprocess.run([sys.executable, "-B", "-c", code, tiny], cwd=tmp_path, capture_output=True, text=True, env=env)
-    assert done.returncode == 0, done.stderr
+    executed(code, tiny, cwd=tmp_path)
 
 
 # ---- experiments
@@ -332,14 +322,14 @@ def texts(db):
 
 def test_an_exception_ends_its_cell_and_keeps_all_finished_texts(experiment):
     (experiment / "idea.py").write_text(REPEAT + FAILS)
-    done = call("run", "e.yaml", "--plugin", "idea.py", "--db", "r.db", cwd=experiment)
+    done = call("run", "e.yaml", "--no-probe", "--plugin", "idea.py", "--db", "r.db", cwd=experiment)
     assert done.status == 1
     line = REPEAT.count("\n") + 5
     assert f"fails, temperature=0: idea.py:{line}: ValueError: a long text (drafter fails, propose); the cell ends here" in done.err
     assert "1 of its cells ended with an error of a plugin; finished texts are in r.db" in done.err
     assert texts(experiment / "r.db") == {"none": 4, "ngram": 4, "repeat": 4, "fails": 2}
     (experiment / "idea.py").write_text(REPEAT + FAILS.replace("> 60", "> 600"))
-    done = call("run", "e.yaml", "--plugin", "idea.py", "--db", "r.db", cwd=experiment)
+    done = call("run", "e.yaml", "--no-probe", "--plugin", "idea.py", "--db", "r.db", cwd=experiment)
     assert done.status == 0, done.err  # another source, and so other cells, with a baseline beside them
     assert texts(experiment / "r.db") == {"none": 8, "ngram": 4, "repeat": 8, "fails": 6}
 
@@ -365,7 +355,7 @@ def test_exact_tests_the_cells_after_one_whose_plugin_fails(experiment):
 def test_a_cell_whose_drafter_cannot_be_made_is_left_out(experiment):
     made = "    def __init__(self):\n        open('missing')\n    def propose"
     (experiment / "idea.py").write_text(REPEAT + FAILS.replace("    def propose", made))
-    done = call("run", "e.yaml", "--plugin", "idea.py", "--db", "r.db", cwd=experiment)
+    done = call("run", "e.yaml", "--no-probe", "--plugin", "idea.py", "--db", "r.db", cwd=experiment)
     said = r"^fails: idea.py:\d+: FileNotFoundError: .* \(drafter fails, created\); the cell is left out$"
     assert done.status == 1 and re.search(said, done.err, re.M), done.err
     assert texts(experiment / "r.db") == {"none": 4, "ngram": 4, "repeat": 4}
@@ -374,10 +364,10 @@ def test_a_cell_whose_drafter_cannot_be_made_is_left_out(experiment):
 def test_only_cells_of_plugins_have_their_source_in_the_hash(experiment):
     (experiment / "idea.py").write_text(REPEAT + FAILS.replace("> 60", "> 600"))
     for name in ("a.db", "b.db"):
-        assert call("run", "e.yaml", "--plugin", "idea.py", "--db", name, cwd=experiment).status == 0
+        assert call("run", "e.yaml", "--no-probe", "--plugin", "idea.py", "--db", name, cwd=experiment).status == 0
         (experiment / "idea.py").write_text((experiment / "idea.py").read_text() + "# another comment\n")
     (experiment / "e.yaml").write_text(re.sub(", {kind: repeat}, {kind: fails}", "", (experiment / "e.yaml").read_text()))
-    assert program("run", "e.yaml", "--db", "c.db", cwd=experiment).status == 0
+    assert program("run", "e.yaml", "--no-probe", "--db", "c.db", cwd=experiment).status == 0
     a, b, c = (dict(sqlite3.connect(experiment / f"{n}.db").execute("SELECT drafter, cell FROM run").fetchall()) for n in "abc")
     assert a["none"] == b["none"] == c["none"] and a["ngram"] == b["ngram"] == c["ngram"]
     assert a["repeat"] != b["repeat"] and a["fails"] != b["fails"]
@@ -390,10 +380,11 @@ def test_an_experiment_names_its_plugins(experiment):
     (experiment / "lab" / "table.py").write_text("import speclab\n" + FAILS.replace("Fails", "Other"))
     plain = (experiment / "e.yaml").read_text().replace("prompts.jsonl", "../prompts.jsonl")
     (experiment / "lab" / "e.yaml").write_text(plain)
-    assert call("run", "lab/e.yaml", "--plugin", "lab/idea.py", "--db", "a.db", cwd=experiment).status == 0
+    assert call("run", "lab/e.yaml", "--no-probe", "--plugin", "lab/idea.py", "--db", "a.db", cwd=experiment).status == 0
     (experiment / "lab" / "e.yaml").write_text("plugins: [idea.py, table.py]\n" + plain)
     for n, name in enumerate(("b.db", "c.db")):  # c.db: named twice, which has no effect
-        done = call("run", "lab/e.yaml", *["--plugin", "lab/idea.py"][: 2 * n], "--db", name, cwd=experiment, env={"SPECLAB_PYTHON": sys.executable})
+        named = ["--plugin", "lab/idea.py"][: 2 * n]
+        done = call("run", "lab/e.yaml", "--no-probe", *named, "--db", name, cwd=experiment, env={"SPECLAB_PYTHON": sys.executable})
         assert done.status == 0, done.err
     a, b, c = (dict(sqlite3.connect(experiment / f"{n}.db").execute("SELECT drafter, cell FROM run").fetchall()) for n in "abc")
     assert a == b == c and {"none", "ngram", "repeat", "fails"} == set(a)
@@ -432,6 +423,6 @@ def test_wrong_plugins_of_an_experiment_are_named_with_their_place(experiment):
 def test_ctrl_c_ends_a_plugin_that_never_returns_and_loses_nothing(experiment):
     loop = FAILS.replace('raise ValueError("a long text")', 'open("stuck", "w").close()\n            while True: pass')
     (experiment / "idea.py").write_text(REPEAT + loop)
-    done = interrupted("run", "e.yaml", "--plugin", "idea.py", "--db", "r.db", cwd=experiment, when="stuck")
+    done = interrupted("run", "e.yaml", "--no-probe", "--plugin", "idea.py", "--db", "r.db", cwd=experiment, when="stuck")
     assert done.status in (1, 130) and "interrupted (drafter fails, propose); finished texts are in r.db" in done.err and "Traceback" not in done.err
     assert texts(experiment / "r.db")["fails"] == 2
