@@ -311,40 +311,20 @@ static void load_equals_the_statistics_of_the_kernel(void **state)
     assert_true(l.busy >= before && l.busy <= after);
 }
 
-// Reads the value of the first line of /proc/cpuinfo with this name.
-static void cpuinfo(const char *name, char *to)
+static void the_processor_is_named(void **state)
 {
-    char line[1024];
+    char *is = machine_processor(), *line = NULL;
+    size_t n = 0;
     FILE *f = fopen("/proc/cpuinfo", "r");
-    *to = '\0';
-    while (f != NULL && *to == '\0' && fgets(line, sizeof(line), f) != NULL && line[0] != '\n') {
-        char *colon = strchr(line, ':');
-        if (colon == NULL)
-            continue;
-        line[strlen(line) - 1] = '\0';
-        for (char *end = colon; end > line && (*end == ':' || *end == ' ' || *end == '\t'); end--)
-            *end = '\0';
-        if (strcmp(line, name) == 0)
-            for (strcpy(to, colon + 1); *to == ' ' || *to == '\t';)
-                memmove(to, to + 1, strlen(to));
-    }
+    while (f != NULL && getline(&line, &n, f) > 0)
+        if (strncmp(line, "model name\t: ", 13) == 0) {
+            line[strlen(line) - 1] = '\0';
+            assert_int_equal(strncmp(is, line + 13, strlen(line + 13)), 0);
+        }
     if (f != NULL)
         fclose(f);
-}
-
-static void the_processor_is_named_as_the_kernel_names_it(void **state)
-{
-    char name[1024], family[1024], model[1024];
-    cpuinfo("model name", name);
-    cpuinfo("cpu family", family);
-    cpuinfo("model", model);
-    char *should = *name == '\0'                       ? xstrdup("unknown processor")
-                   : *family == '\0' || *model == '\0' ? xstrdup(name)
-                                                       : xformat("%s (family %s, model %s)", name, family, model),
-         *is = machine_processor();
-    assert_string_equal(is, should);
-    free(should);
-    free(is);
+    assert_true(*is != '\0');
+    free(line), free(is);
 }
 
 int main(void)
@@ -359,7 +339,7 @@ int main(void)
         cmocka_unit_test(a_device_failure_is_reported),
         cmocka_unit_test(missing_device_memory_is_reported),
         cmocka_unit_test(load_equals_the_statistics_of_the_kernel),
-        cmocka_unit_test(the_processor_is_named_as_the_kernel_names_it),
+        cmocka_unit_test(the_processor_is_named),
     };
     return cmocka_run_group_tests(tests, models_make, models_remove);
 }

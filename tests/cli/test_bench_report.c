@@ -135,26 +135,40 @@ static void close_bench(struct bench *b)
 
 // ---- the others
 
+// Passes in rounds of one kind. experts: that each read, or NULL.
+static void passes(struct bench *b, const struct bench_plan *plan, int rounds, struct round round, const double *ns,
+                   const int64_t *experts, double cost_of_a_row)
+{
+    open_bench(b, plan);
+    b->round = xcalloc((size_t)rounds, sizeof(*b->round));
+    for (int r = 0; r < rounds; r++)
+        b->round[r] = round;
+    b->n_rounds = b->capacity = b->counted[PLACED_UNPROBED] = rounds;
+    b->none_counts = !round.counts;
+    const int n = plan->n_rows * (plan->n_slots > 0 ? plan->n_slots : 1);
+    b->measurement = xcalloc((size_t)n, sizeof(*b->measurement));
+    for (int i = 0; i < n; i++) {
+        add(b, BENCH_PASS, plan->rows[i % plan->n_rows], 0, ns[i]);
+        b->measurement[i].slots = plan->n_slots > 0 ? plan->slots[i / plan->n_rows] : 1;
+        b->measurement[i].experts = experts != NULL ? experts[i] : 0;
+    }
+    b->cost[PLACED_UNPROBED] = (struct cost){
+        .form = COST_HINGE, .a = 2e6, .b = cost_of_a_row, .step_a = NAN, .step_d = NAN, .step_max_error = NAN
+    };
+}
+
 // No probes, and no round counts: both rounds are shown.
 static void bare(struct bench *b)
 {
     const struct bench_plan plan = {
         .model = models.gguf, .threads = 1, .repeats = 1, .n_rows = 1, .rows = { 2 }, .n_contexts = 1, .context = { 8 }
     };
-    open_bench(b, &plan);
-    b->measurement = xcalloc(1, sizeof(*b->measurement));
-    add(b, BENCH_PASS, 2, 0, 4e6);
-    b->round = xcalloc(2, sizeof(*b->round));
-    for (int r = 0; r < 2; r++)
-        b->round[r] = (struct round){
-            .before = { 1, 2, 3 }, .after = { 4, 5, 6 }, .placement = PLACED_UNPROBED, .foreign = 0.09
-        };
-    b->n_rounds = b->capacity = 2;
-    b->none_counts = true;
-    b->counted[PLACED_UNPROBED] = 2;
-    b->cost[PLACED_UNPROBED] =
-        (struct cost){ .form = COST_HINGE, .a = 4e6, .step_a = NAN, .step_d = NAN, .step_max_error = NAN };
+    passes(b, &plan, 2,
+           (struct round){ .before = { 1, 2, 3 }, .after = { 4, 5, 6 }, .placement = PLACED_UNPROBED, .foreign = 0.09 },
+           (const double[]){ 4e6 }, NULL, 0);
 }
+
+static const struct round counted = { .placement = PLACED_UNPROBED, .foreign = NAN, .counts = true };
 
 // Passes of one and of four slots.
 static void batch(struct bench *b)
@@ -168,19 +182,7 @@ static void batch(struct bench *b)
                                      .slots = { 1, 4 },
                                      .n_contexts = 1,
                                      .context = { 8 } };
-    open_bench(b, &plan);
-    b->round = xcalloc(1, sizeof(*b->round));
-    b->round[0] = (struct round){ .placement = PLACED_UNPROBED, .foreign = NAN, .counts = true };
-    b->n_rounds = b->capacity = 1;
-    b->counted[PLACED_UNPROBED] = 1;
-    b->measurement = xcalloc(4, sizeof(*b->measurement));
-    for (int i = 0; i < 4; i++) {
-        const int slots = plan.slots[i / 2], rows = plan.rows[i % 2];
-        add(b, BENCH_PASS, rows, 0, 1e6 * (slots + rows));
-        b->measurement[i].slots = slots;
-    }
-    b->cost[PLACED_UNPROBED] =
-        (struct cost){ .form = COST_HINGE, .a = 2e6, .b = 1e6, .step_a = NAN, .step_d = NAN, .step_max_error = NAN };
+    passes(b, &plan, 1, counted, (const double[]){ 2e6, 3e6, 5e6, 6e6 }, NULL, 1e6);
 }
 
 // A mixture of experts: rows of one slot and of three, whose experts were counted.
@@ -198,20 +200,7 @@ static void mixture(struct bench *b)
                                      .slots = { 1, 3 },
                                      .n_contexts = 1,
                                      .context = { 8 } };
-    static const int64_t experts[] = { 6, 15, 13, 23 };
-    open_bench(b, &plan);
-    b->round = xcalloc(1, sizeof(*b->round));
-    b->round[0] = (struct round){ .placement = PLACED_UNPROBED, .foreign = NAN, .counts = true };
-    b->n_rounds = b->capacity = 1;
-    b->counted[PLACED_UNPROBED] = 1;
-    b->measurement = xcalloc(4, sizeof(*b->measurement));
-    for (int i = 0; i < 4; i++) {
-        add(b, BENCH_PASS, plan.rows[i % 2], 0, 1e6 * (double)experts[i]);
-        b->measurement[i].slots = plan.slots[i / 2];
-        b->measurement[i].experts = experts[i];
-    }
-    b->cost[PLACED_UNPROBED] =
-        (struct cost){ .form = COST_HINGE, .a = 2e6, .step_a = NAN, .step_d = NAN, .step_max_error = NAN };
+    passes(b, &plan, 1, counted, (const double[]){ 6e6, 1.5e7, 1.3e7, 2.3e7 }, (const int64_t[]){ 6, 15, 13, 23 }, 0);
 }
 
 // ---- output
@@ -287,16 +276,7 @@ static void work_is_counted_row_by_row(void **state)
         prompt += 2 * t->layers * layer_products() + 4.0 * t->layers * t->heads * t->head_dim * (row + 1);
     assert_true(bench_prompt_flops(&b) == prompt);
 
-    // f32 activations: the fastest f32 peak; none known: 0.
-    assert_true(bench_peak(&b) == 0);
-    b.n_peaks = 4;
-    b.peak[0] = (struct peak){ "int8", "x", 9 };
-    b.peak[1] = (struct peak){ "f32", "x", 0.25 };
-    b.peak[2] = (struct peak){ "f32", "y", 0.5 };
-    b.peak[3] = (struct peak){ "bf16", "x", 7 };
-    assert_true(bench_peak(&b) == 0.5);
-    b.n_peaks = 1;
-    assert_true(bench_peak(&b) == 0);
+    assert_true(bench_peak(&b) == 0); // none is known
     close_bench(&b);
 }
 
