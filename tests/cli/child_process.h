@@ -22,8 +22,9 @@ struct child_result child_run_with(const char *input, const char *words, ...) __
 struct child_result child_run_to(const char *out, const char *words, ...) __attribute__((format(printf, 2, 3)));
 void child_result_free(struct child_result *s);
 void child_expect_success(const struct child_result *s, const char *what); // fails the test unless status is 0
-// Runs words; fails the test unless the program exits with this status, prints nothing on stdout, and one line that
-// contains `with` on stderr.
+// Fails the test unless the program exited with this status, printed nothing on stdout, and on stderr one line that begins
+// with its name and contains `with`.
+void child_result_is_error(const struct child_result *s, int status, const char *with, const char *what);
 void child_expect_error(int status, const char *with, const char *words);
 struct mistake {
     int status;

@@ -18,16 +18,6 @@ static bool write_golden;
 
 // HERE stands for the test's directory.
 static const char *const commands[] = {
-    "--help",
-    "run --help",
-    "report --json --help",
-    "replay --help",
-    "generate --help",
-    "inspect --json --help",
-    "bench --json --help",
-    "exact --help",
-    "heads --help",
-    "list --json --help",
     "list temperature --json",
     "inspect HERE/target --no-probe --json",
     "inspect HERE/target.gguf --no-probe --json --context 10",
