@@ -6,8 +6,8 @@
 # the pages, where small models with random weights bear the models' names, and `./run` is the real script with stand-ins for what builds
 # and installs. An example must succeed and print something; files that are named, links and options must exist.
 #
-# tests/cli/documents.txt lists the examples that run in another form, with the reason. `speclab WORD` and `./run WORD` alone, within a
-# sentence, are names: WORD --help must succeed. `speclab` is what `pip install ./python` installs. 77: its packages cannot be had here.
+# tests/cli/documents.txt lists the examples that run in another form, with the reason. Of `speclab WORD` and `./run WORD` alone, within a
+# sentence, and of commands with a placeholder, as MODEL or `..`, WORD --help must succeed. `speclab` is what `pip install ./python` installs. 77: its packages cannot be had here.
 set -euo pipefail
 source=$1 build=$2
 scratch=$(mktemp -d)
@@ -182,6 +182,7 @@ option_exists() {                # option_exists PLACE WORD
     [[ ! $2 =~ ^--[a-z-]+ ]] || grep -qe "${BASH_REMATCH[0]}\b" options.txt || fault "$1: $2: expected an option of a command, found none"
 }
 
+placeholder='^((\./run|speclab|build/release/speclab) [a-z]+)( .*)?[ =]([A-Z]+(/[A-Z]|\.[a-z]+)?|experiments/NAME\.yaml|\.\.\.?)( |$)'
 commands=0
 command_runs() {                 # command_runs PLACE COMMAND KIND
     local place=$1 text=$2 words run status=0 entry word
@@ -196,11 +197,15 @@ command_runs() {                 # command_runs PLACE COMMAND KIND
         seen[$entry]=1
         run=${instead[$entry]}
         [[ $run != [0-9]*' '* ]] || { status=${run%% *}; run=${run#* }; }
+    elif [[ $text =~ $placeholder ]]; then
+        run="${BASH_REMATCH[1]} --help"
+    elif [ "$3" = inline ] && [ ${#words[@]} = 2 ]; then
+        words_of | grep -qx -- "${words[1]}" && run="speclab ${words[1]} --help"
+    fi
+    if [ "$run" != "$text" ]; then
         [[ $text != ./run* && $text != speclab* ]] || for word in "${words[@]}"; do option_exists "$place" "$word"; done
         [ -z "${seen[$run]:-}" ] || return 0
         seen[$run]=1
-    elif [ "$3" = inline ] && [ ${#words[@]} = 2 ]; then
-        words_of | grep -qx -- "${words[1]}" && run="speclab ${words[1]} --help"
     fi
     fails "$place" "$run" "$status"
 }
