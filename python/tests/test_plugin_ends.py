@@ -38,7 +38,7 @@ target: {model: TINY}
 prompts: {file: prompts.jsonl, chat: none}
 limits: {new_tokens: 6, ignore_end: true}
 threads: 1
-cells: {drafter: [{kind: KIND}, {kind: ngram}]}
+cells: {drafter: [{kind: forgets}, {kind: ngram}]}
 """
 
 
@@ -46,8 +46,7 @@ cells: {drafter: [{kind: KIND}, {kind: ngram}]}
 def idea(tmp_path, tiny):
     (tmp_path / "idea.py").write_text(IDEA)
     (tmp_path / "prompts.jsonl").write_text("".join(f'{{"prompt": "red, green, {i}"}}\n' for i in range(4)))
-    for kind in ("forgets", "hangs"):
-        (tmp_path / f"{kind}.yaml").write_text(FILE.replace("TINY", str(tiny)).replace("KIND", kind))
+    (tmp_path / "forgets.yaml").write_text(FILE.replace("TINY", str(tiny)))
     return tmp_path
 
 
@@ -69,9 +68,8 @@ def test_an_error_in_forget_ends_its_cell_and_keeps_the_texts(idea):
     assert rows(idea / "r.db", count) == [("forgets", 2), ("ngram", 4), ("none", 4)]  # the first text is a warm-up
 
 
-@pytest.mark.parametrize("words", [("generate", "TINY", "--drafter", "hangs", "red"), ("run", "hangs.yaml", "--no-probe", "--db", "r.db")])
-def test_a_plugin_that_never_returns_is_named_after_ctrl_c(words, idea, tiny):
-    done = interrupted(*(tiny if w == "TINY" else w for w in words), "--plugin", "idea.py", cwd=idea, when="hanging")
+def test_a_plugin_that_never_returns_is_named_after_ctrl_c(idea, tiny):
+    done = interrupted("generate", tiny, "--drafter", "hangs", "red", "--plugin", "idea.py", cwd=idea, when="hanging")
     assert done.status == 130 and re.search(r"idea.py:2[0-9]: interrupted \(drafter hangs, propose\)", done.err)
 
 

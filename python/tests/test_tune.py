@@ -233,34 +233,23 @@ def test_a_single_prompt_serves_twice_and_nothing_needs_confirmation(speclab, ti
 
 @pytest.mark.parametrize("status, says, words", [
     (2, "DATA.jsonl and --drafter exclude each other", ["prompts.jsonl", "--drafter", "ngram"]),
-    (2, "DATA.jsonl and --prompts exclude each other", ["prompts.jsonl", "--prompts", "prompts.jsonl"]),
     (2, "--drafter requires --prompts", ["--drafter", "ngram"]),
     (2, "missing argument: DATA.jsonl, or --drafter and --prompts", ["--prompts", "prompts.jsonl"]),
-    (2, "--packed and --drafter exclude each other", ["--drafter", "ngram", "--prompts", "prompts.jsonl", "--packed", "keep"]),
     (2, "--drafter ngram: given twice", ["--drafter", "ngram", "--drafter", "ngram", "--prompts", "prompts.jsonl"]),
     (1, "--prompts: /nowhere.jsonl: No such file", ["--drafter", "ngram", "--prompts", "/nowhere.jsonl"]),
     (1, "expected prompts, found an empty file", ["--drafter", "ngram", "--prompts", "empty.jsonl"]),
     (2, "no option that tune searches", ["--drafter", "ladder:of=[ngram]", "--prompts", "prompts.jsonl"]),
-    (2, "tokens: expected an integer from 1 to", ["--drafter", "ngram:tokens=0", "--prompts", "prompts.jsonl"]),
-    (2, '"wrong"', ["--drafter", "wrong", "--prompts", "prompts.jsonl"]),
-    (2, "heat", ["--drafter", "ngram", "--prompts", "prompts.jsonl", "--sampling", "heat=1"]),
-    (2, "wrong", ["--drafter", "ngram", "--prompts", "prompts.jsonl", "--rule", "wrong"]),
     (2, "wrong", ["--drafter", "ngram", "--prompts", "prompts.jsonl", "--chat", "wrong", "--context", "64"]),
     (2, "expected another file than --prompts", ["--drafter", "ngram", "--prompts", "prompts.jsonl", "--out", "prompts.jsonl"]),
     (1, "/nowhere", ["--drafter", "ngram", "--prompts", "prompts.jsonl", "--out", "/nowhere/x.yaml"]),
     (1, "prompts.jsonl", ["--drafter", "ngram", "--prompts", "prompts.jsonl", "--db", "prompts.jsonl"]),
+    (1, "/nowhere", ["/nowhere", "--drafter", "ngram", "--prompts", "prompts.jsonl"]),
 ])  # fmt: skip
 def test_mistakes_are_named(speclab, tiny, tmp_path, status, says, words):
     write_prompts(tmp_path, 5)
     (tmp_path / "empty.jsonl").write_text("\n \n")
-    r = speclab("tune", tiny, *words)
+    r = speclab("tune", *([tiny] if words[0] != "/nowhere" else []), *words)
     assert r.status == status and says in r.err and r.err.count("\n") == 1, r.err
-
-
-def test_a_missing_model_is_named(speclab, tmp_path):
-    write_prompts(tmp_path, 5)
-    r = speclab("tune", "/nowhere", "--drafter", "ngram", "--prompts", "prompts.jsonl")
-    assert r.status == 1 and "/nowhere" in r.err
 
 
 # ---- layers of layer_skip
@@ -312,7 +301,6 @@ def test_the_drafter_it_prints_is_one_that_generate_takes(speclab, tiny, tmp_pat
     (2, "missing argument: DATA.jsonl, or --drafter and --prompts", []),
     (1, "/nowhere.jsonl", ["/nowhere.jsonl"]),
     (1, "--least 99: expected fewer than the 3 layers", ["texts.jsonl", "--least", "99"]),
-    (2, "--least: expected an integer from 1 to 10000", ["texts.jsonl", "--least", "0"]),
     (1, "expected at least 2 conversations", ["one.jsonl"]),
     (1, "there are no answers to choose by", ["silent.jsonl"]),
     (1, "cuda", ["texts.jsonl", "--device", "cuda"]),
