@@ -35,7 +35,7 @@ cd "$scratch"
 mkdir -p bin stand-ins build/release "$models"
 cp "$source/run" "$source/README.md" .
 cp -r "$source/experiments" "$source/docs" .
-for folder in results examples engine tests drafters verifier sampling dev commands python requirements; do ln -s "$source/$folder" .; done
+for folder in results examples engine tests drafters verifier sampling dev commands python requirements cmake Dockerfile; do ln -s "$source/$folder" .; done
 for program in speclab write_small_model; do ln -s "$build/$program" build/release; done
 touch build/release/build.ninja build/release/CMakeCache.txt
 stand_in bin/cmake <<<'echo "cmake $*"'
