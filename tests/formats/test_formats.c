@@ -16,7 +16,7 @@
 #include "models/weights.h"
 #include "tests/support/check.h"
 #include "tests/support/checkpoint.h"
-#include "tests/support/shards_find.h"
+#include "tests/formats/shards_find.h"
 #include "tests/formats/plain_quantize.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"

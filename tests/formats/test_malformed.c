@@ -15,7 +15,7 @@
 #include "tests/support/check.h"
 #include "tests/support/checkpoint.h"
 #include "tests/support/file_write.h"
-#include "tests/support/shards_find.h"
+#include "tests/formats/shards_find.h"
 #include "tests/support/small_model.h"
 
 static struct error err;

@@ -17,3 +17,17 @@ int occurrences(const char *text, const char *what)
         n++;
     return n;
 }
+
+void expect_pattern(const char *text, const char *pattern, const char *of)
+{
+    const char *at = text;
+    for (const char *part = pattern, *end; part != NULL; part = end != NULL ? end + strlen(" .. ") : NULL) {
+        end = strstr(part, " .. ");
+        const size_t n = end != NULL ? (size_t)(end - part) : strlen(part);
+        while (at != NULL && strncmp(at, part, n) != 0)
+            at = part == pattern || *at == '\0' ? NULL : at + 1;
+        if (at == NULL)
+            fail_msg("%s\nfound    \"%s\"\nexpected \"%s\"", of, text, pattern);
+        at += n;
+    }
+}

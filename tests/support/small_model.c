@@ -203,24 +203,20 @@ static void *stored(float *v, enum type type, int64_t rows, int64_t width, size_
 
 static struct json *small_rope(const struct small_model *t)
 {
-    struct json *j = json_new_object();
-    json_set(j, "rope_type",
-             json_new_text(t->rope == ROPE_LINEAR   ? "linear"
-                           : t->rope == ROPE_LLAMA3 ? "llama3"
-                                                    : "default"));
+    struct json *j = json_object_of(JSON("rope_type", t->rope == ROPE_LINEAR   ? "linear"
+                                                      : t->rope == ROPE_LLAMA3 ? "llama3"
+                                                                               : "default"));
     if (t->rope != ROPE_PLAIN)
-        json_set(j, "factor", json_new_number(t->factor));
-    if (t->rope == ROPE_LLAMA3) {
-        json_set(j, "low_freq_factor", json_new_number(t->low));
-        json_set(j, "high_freq_factor", json_new_number(t->high));
-        json_set(j, "original_max_position_embeddings", json_new_int(t->original));
-    }
+        json_add(j, JSON("factor", t->factor));
+    if (t->rope == ROPE_LLAMA3)
+        json_add(j, JSON("low_freq_factor", t->low), JSON("high_freq_factor", t->high),
+                 JSON("original_max_position_embeddings", t->original));
     return j;
 }
 
-static void write_text(const char *directory, const char *name, char *text)
+void small_write_json(const char *directory, const char *name, struct json *j)
 {
-    char *path = xformat("%s/%s", directory, name);
+    char *path = xformat("%s/%s", directory, name), *text = json_write(j);
     FILE *f = fopen(path, "we");
     struct error err = { 0 };
     bool ok = f != NULL && fputs(text, f) >= 0;
@@ -229,66 +225,46 @@ static void write_text(const char *directory, const char *name, char *text)
     require(ok || fail(&err, "%s: %s", path, strerror(errno)), &err);
     free(path);
     free(text);
-}
-
-static void write_json(const char *directory, const char *name, struct json *j)
-{
-    write_text(directory, name, json_write(j));
     json_free(j);
 }
 
 static void write_config(const char *directory, const struct small_model *t)
 {
-    struct json *j = json_new_object(), *classes = json_new_array();
+    struct json *classes = json_new_array();
     json_push(classes, json_new_text("LlamaForCausalLM"));
-    json_set(j, "architectures", classes);
-    json_set(j, "model_type", json_new_text("llama"));
-    json_set(j, "hidden_act", json_new_text("silu"));
-    json_set(j, "vocab_size", json_new_int(t->vocab));
-    json_set(j, "hidden_size", json_new_int(t->width));
-    json_set(j, "intermediate_size", json_new_int(t->hidden));
-    json_set(j, "num_hidden_layers", json_new_int(t->layers));
-    json_set(j, "num_attention_heads", json_new_int(t->heads));
-    json_set(j, "num_key_value_heads", json_new_int(t->kv_heads));
-    json_set(j, "head_dim", json_new_int(t->head_dim));
-    json_set(j, "max_position_embeddings", json_new_int(t->context));
-    json_set(j, "rms_norm_eps", json_new_number(t->eps));
-    json_set(j, "tie_word_embeddings", json_new_bool(t->tied));
-    json_set(j, "attention_bias", json_new_bool(t->bias));
-    json_set(j, "mlp_bias", json_new_bool(false));
-    json_set(j, t->new_spelling ? "dtype" : "torch_dtype",
-             json_new_text(t->type == BF16  ? "bfloat16"
-                           : t->type == F16 ? "float16"
-                                            : "float32"));
-    if (t->new_spelling) {
-        struct json *rope = small_rope(t);
-        json_set(rope, "rope_theta", json_new_number(t->theta));
-        json_set(j, "rope_parameters", rope);
-    } else {
-        json_set(j, "rope_theta", json_new_number(t->theta));
-        json_set(j, "rope_scaling", t->rope == ROPE_PLAIN ? json_new_null() : small_rope(t));
-    }
-    if (t->tokenizer) {
-        json_set(j, "bos_token_id", json_new_int(SMALL_IM_START));
-        json_set(j, "eos_token_id", json_new_int(SMALL_IM_END));
-    }
-    write_json(directory, "config.json", j);
+    struct json *j = json_object_of(
+        JSON("architectures", classes), JSON("model_type", "llama"), JSON("hidden_act", "silu"),
+        JSON("vocab_size", t->vocab), JSON("hidden_size", t->width), JSON("intermediate_size", t->hidden),
+        JSON("num_hidden_layers", t->layers), JSON("num_attention_heads", t->heads),
+        JSON("num_key_value_heads", t->kv_heads), JSON("head_dim", t->head_dim),
+        JSON("max_position_embeddings", t->context), JSON("rms_norm_eps", t->eps), JSON("tie_word_embeddings", t->tied),
+        JSON("attention_bias", t->bias), JSON("mlp_bias", json_new_bool(false)),
+        JSON(t->new_spelling ? "dtype" : "torch_dtype", t->type == BF16  ? "bfloat16"
+                                                        : t->type == F16 ? "float16"
+                                                                         : "float32"));
+    if (t->new_spelling)
+        json_add(j, JSON("rope_parameters", json_add(small_rope(t), JSON("rope_theta", t->theta))));
+    else
+        json_add(j, JSON("rope_theta", t->theta),
+                 JSON("rope_scaling", t->rope == ROPE_PLAIN ? json_new_null() : small_rope(t)));
+    if (t->tokenizer)
+        json_add(j, JSON("bos_token_id", SMALL_IM_START), JSON("eos_token_id", SMALL_IM_END));
+    small_write_json(directory, "config.json", j);
 }
 
 static void write_index(const char *directory, const struct safetensor *tensor, int n)
 {
-    struct json *j = json_new_object(), *map = json_new_object(), *metadata = json_new_object();
+    struct json *map = json_new_object();
     int64_t bytes = 0;
     for (int i = 0; i < n; i++) {
         char file[64];
         snprintf(file, sizeof(file), "model-%05d.safetensors", tensor[i].file);
-        json_set(map, tensor[i].name, json_new_text(file));
+        json_add(map, JSON(tensor[i].name, file));
         bytes += (int64_t)tensor[i].bytes;
     }
-    json_set(metadata, "total_size", json_new_int(bytes));
-    json_set(j, "metadata", metadata);
-    json_set(j, "weight_map", map);
-    write_json(directory, "model.safetensors.index.json", j);
+    struct json *total = json_object_of(JSON("total_size", bytes));
+    small_write_json(directory, "model.safetensors.index.json",
+                     json_object_of(JSON("metadata", total), JSON("weight_map", map)));
 }
 
 static void make_directories(const char *path)

@@ -46,6 +46,9 @@ extern const struct small_model small_blocks;
 void small_write_hf(const char *directory, const struct small_model *t);
 void small_write_gguf(const char *path, const struct small_model *t);
 
+struct json;
+void small_write_json(const char *directory, const char *name, struct json *j); // a file of it; frees j
+
 // One tensor by its Hugging Face name: (rows, width), rows 1 for vectors; free() it. NULL: no such tensor.
 float *small_tensor(const struct small_model *t, const char *name, int64_t *rows, int64_t *width);
 

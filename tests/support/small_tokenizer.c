@@ -21,6 +21,9 @@ static const char *const other_merges[MERGES] = { "t h", "i n", "th e", "Ġ a", 
 static const int other_special[] = { SMALL_ENDOFTEXT, SMALL_IM_END, SMALL_IM_START };
 _Static_assert(SPECIAL + BYTES + MERGES == SMALL_TOKENS, "SMALL_TOKENS in small_model.h");
 
+static const char *const none = NULL; // of JSON
+static const bool no = false, yes = true;
+
 static const char chatml[] =
     "{% for message in messages %}"
     "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
@@ -80,48 +83,19 @@ void small_write_tokenizer_gguf(struct gguf_writer *w)
     gguf_write_text(w, "tokenizer.chat_template", chatml);
 }
 
-static void write_json(const char *directory, const char *name, struct json *j)
+static struct json *byte_level(void)
 {
-    char *path = xformat("%s/%s", directory, name), *text = json_write(j);
-    FILE *f = fopen(path, "we");
-    if (f == NULL || fputs(text, f) < 0 || fclose(f) != 0) {
-        perror(path);
-        exit(1);
-    }
-    free(path);
-    free(text);
-    json_free(j);
-}
-
-static struct json *object(const char *type)
-{
-    struct json *j = json_new_object();
-    json_set(j, "type", json_new_text(type));
-    return j;
-}
-
-static struct json *byte_level(bool pattern)
-{
-    struct json *j = object("ByteLevel");
-    json_set(j, "add_prefix_space", json_new_bool(false));
-    json_set(j, "trim_offsets", json_new_bool(true));
-    json_set(j, "use_regex", json_new_bool(pattern));
-    return j;
+    return json_object_of(JSON("type", "ByteLevel"), JSON("add_prefix_space", no), JSON("trim_offsets", yes),
+                          JSON("use_regex", yes));
 }
 
 static struct json *added_tokens(bool other)
 {
     struct json *list = json_new_array();
-    for (int i = 0; i < SPECIAL; i++) {
-        static const char *const no[] = { "single_word", "lstrip", "rstrip", "normalized" };
-        struct json *j = json_new_object();
-        json_set(j, "id", json_new_int(i));
-        json_set(j, "content", json_new_text(special[other ? other_special[i] : i]));
-        for (int k = 0; k < 4; k++)
-            json_set(j, no[k], json_new_bool(false));
-        json_set(j, "special", json_new_bool(true));
-        json_push(list, j);
-    }
+    for (int i = 0; i < SPECIAL; i++)
+        json_push(list, json_object_of(JSON("id", i), JSON("content", special[other ? other_special[i] : i]),
+                                       JSON("single_word", no), JSON("lstrip", no), JSON("rstrip", no),
+                                       JSON("normalized", no), JSON("special", yes)));
     return list;
 }
 
@@ -129,52 +103,34 @@ static struct json *bpe(bool other)
 {
     static struct tokens t;
     make_tokens(&t, other);
-    struct json *j = object("BPE"), *vocab = json_new_object(), *list = json_new_array();
+    struct json *vocab = json_new_object(), *list = json_new_array();
     for (int i = 0; i < SMALL_TOKENS; i++)
         json_set(vocab, t.text[i], json_new_int(i));
     for (int i = 0; i < MERGES; i++)
         json_push(list, json_new_text(other ? other_merges[i] : merges[i]));
-    json_set(j, "dropout", json_new_null());
-    json_set(j, "unk_token", json_new_null());
-    json_set(j, "continuing_subword_prefix", json_new_null());
-    json_set(j, "end_of_word_suffix", json_new_null());
-    json_set(j, "fuse_unk", json_new_bool(false));
-    json_set(j, "byte_fallback", json_new_bool(false));
-    json_set(j, "ignore_merges", json_new_bool(false));
-    json_set(j, "vocab", vocab);
-    json_set(j, "merges", list);
-    return j;
+    return json_object_of(JSON("type", "BPE"), JSON("dropout", none), JSON("unk_token", none),
+                          JSON("continuing_subword_prefix", none), JSON("end_of_word_suffix", none),
+                          JSON("fuse_unk", no), JSON("byte_fallback", no), JSON("ignore_merges", no),
+                          JSON("vocab", vocab), JSON("merges", list));
 }
 
 void small_write_tokenizer_hf(const char *directory, bool other)
 {
-    struct json *j = json_new_object(), *digits = object("Digits"), *steps = json_new_array(),
-                *pre = object("Sequence");
-    json_set(digits, "individual_digits", json_new_bool(true));
-    json_push(steps, digits);
-    json_push(steps, byte_level(true));
-    json_set(pre, "pretokenizers", steps);
-    json_set(j, "version", json_new_text("1.0"));
-    json_set(j, "truncation", json_new_null());
-    json_set(j, "padding", json_new_null());
-    json_set(j, "added_tokens", added_tokens(other));
-    json_set(j, "normalizer", json_new_null());
-    json_set(j, "pre_tokenizer", pre);
-    json_set(j, "post_processor", json_new_null());
-    json_set(j, "decoder", byte_level(true));
-    json_set(j, "model", bpe(other));
-    write_json(directory, "tokenizer.json", j);
-
-    j = json_new_object();
-    json_set(j, "tokenizer_class", json_new_text("GPT2Tokenizer"));
-    json_set(j, "bos_token", json_new_text(special[SMALL_IM_START]));
-    json_set(j, "eos_token", json_new_text(special[SMALL_IM_END]));
-    json_set(j, "add_prefix_space", json_new_bool(false));
-    json_set(j, "chat_template", json_new_text(chatml));
-    write_json(directory, "tokenizer_config.json", j);
-
-    j = json_new_object();
-    json_set(j, "eos_token_id", json_new_int(other ? SMALL_IM_START : SMALL_IM_END));
-    json_set(j, "bos_token_id", json_new_int(other ? SMALL_IM_END : SMALL_IM_START));
-    write_json(directory, "generation_config.json", j);
+    struct json *steps = json_new_array();
+    json_push(steps, json_object_of(JSON("type", "Digits"), JSON("individual_digits", yes)));
+    json_push(steps, byte_level());
+    small_write_json(
+        directory, "tokenizer.json",
+        json_object_of(JSON("version", "1.0"), JSON("truncation", none), JSON("padding", none),
+                       JSON("added_tokens", added_tokens(other)), JSON("normalizer", none),
+                       JSON("pre_tokenizer", json_object_of(JSON("type", "Sequence"), JSON("pretokenizers", steps))),
+                       JSON("post_processor", none), JSON("decoder", byte_level()), JSON("model", bpe(other))));
+    small_write_json(directory, "tokenizer_config.json",
+                     json_object_of(JSON("tokenizer_class", "GPT2Tokenizer"),
+                                    JSON("bos_token", special[SMALL_IM_START]),
+                                    JSON("eos_token", special[SMALL_IM_END]), JSON("add_prefix_space", no),
+                                    JSON("chat_template", chatml)));
+    small_write_json(directory, "generation_config.json",
+                     json_object_of(JSON("eos_token_id", other ? SMALL_IM_START : SMALL_IM_END),
+                                    JSON("bos_token_id", other ? SMALL_IM_END : SMALL_IM_START)));
 }
