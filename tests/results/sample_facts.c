@@ -20,104 +20,70 @@ static int below(uint64_t *state, int n)
     return (int)((*state >> 33) % (uint64_t)n);
 }
 
-static double unit(uint64_t *state)
-{
-    return (below(state, 999) + 1) / 1000.0;
-}
+#define LOOKUP_OPTIONS "{\"longest\": \"3\", \"tokens\": \"8\"}"
+#define TREE_OPTIONS "{\"model\": \"smollm2-135m-instruct\", \"widths\": \"[3, 2, 1]\"}"
 
-static const struct run_row runs[SAMPLE_RUNS] = {
-    [NONE] = { .cell = "c0", .drafter = "none", .drafter_kind = "none", .rule = "rejection", .lossless = true },
-    [LOOKUP] = { .cell = "c1",
-                 .drafter = "ngram(longest=3, tokens=8)",
-                 .drafter_kind = "ngram",
-                 .drafter_options = "{\"longest\": \"3\", \"tokens\": \"8\"}",
-                 .rule = "rejection",
-                 .lossless = true },
-    [TREE] = { .cell = "c2",
-               .drafter = "small(model=smollm2-135m-instruct, widths=[3, 2, 1])",
-               .drafter_kind = "small",
-               .drafter_options = "{\"model\": \"smollm2-135m-instruct\", \"widths\": \"[3, 2, 1]\"}",
-               .drafter_hash = "abcd",
-               .rule = "rejection",
-               .lossless = true },
-    [LOSSY] = { .cell = "c3",
-                .drafter = "ngram(longest=3, tokens=8)",
-                .drafter_kind = "ngram",
-                .drafter_options = "{\"longest\": \"3\", \"tokens\": \"8\"}",
-                .rule = "typical(epsilon=0.3)" },
-    [PAIR_NONE] = { .cell = "c4",
-                    .drafter = "none",
-                    .drafter_kind = "none",
-                    .rule = "rejection",
-                    .lossless = true,
-                    .batch = 2 },
-    [PAIR_LOOKUP] = { .cell = "c5",
-                      .drafter = "ngram",
-                      .drafter_kind = "ngram",
-                      .rule = "rejection",
-                      .lossless = true,
-                      .batch = 2 },
+static const struct {
+    const char *cell, *drafter, *kind, *options, *rule;
+} runs[SAMPLE_RUNS] = {
+    [NONE] = { "c0", "none", "none", NULL, "rejection" },
+    [LOOKUP] = { "c1", "ngram(longest=3, tokens=8)", "ngram", LOOKUP_OPTIONS, "rejection" },
+    [TREE] = { "c2", "small(model=smollm2-135m-instruct, widths=[3, 2, 1])", "small", TREE_OPTIONS, "rejection" },
+    [LOSSY] = { "c3", "ngram(longest=3, tokens=8)", "ngram", LOOKUP_OPTIONS, "typical(epsilon=0.3)" },
+    [PAIR_NONE] = { "c4", "none", "none", NULL, "rejection" },
+    [PAIR_LOOKUP] = { "c5", "ngram", "ngram", NULL, "rejection" },
 };
 
-static void fill_run(struct run_row *r)
+static struct run_row run_row_of(int run)
 {
-    r->batch = r->batch != 0 ? r->batch : 1;
-    r->experiment = "synthetic";
-    r->peers = r->batch == 1 ? "alone" : "in twos";
-    r->settings = "{\"name\": \"synthetic\", \"limits\": {\"new_tokens\": 40, \"context\": 512}}";
-    r->target = "smollm2-135m-instruct";
-    r->target_hash = "0123";
-    r->sampling = "temperature=0";
-    r->device = "cpu";
-    r->machine = "AMD EPYC, avx2, 2 threads";
-    r->revision = "0.1.0-abc";
-    r->prompts = "prompts.jsonl 0123456789abcdef";
-    r->model_type = "q4_1";
-    r->activations = "f32";
-    r->cache = "f32";
-    r->seed = 7;
+    const bool alone = run < PAIR_NONE;
+    return (struct run_row){ .cell = runs[run].cell,
+                             .drafter = runs[run].drafter,
+                             .drafter_kind = runs[run].kind,
+                             .drafter_options = runs[run].options,
+                             .drafter_hash = run == TREE ? "abcd" : NULL,
+                             .rule = runs[run].rule,
+                             .lossless = run != LOSSY,
+                             .batch = alone ? 1 : 2,
+                             .experiment = "synthetic",
+                             .peers = alone ? "alone" : "in twos",
+                             .settings =
+                                 "{\"name\": \"synthetic\", \"limits\": {\"new_tokens\": 40, \"context\": 512}}",
+                             .target = "smollm2-135m-instruct",
+                             .target_hash = "0123",
+                             .sampling = "temperature=0",
+                             .device = "cpu",
+                             .machine = "AMD EPYC, avx2, 2 threads",
+                             .revision = "0.1.0-abc",
+                             .prompts = "prompts.jsonl 0123456789abcdef",
+                             .model_type = "q4_1",
+                             .activations = "f32",
+                             .cache = "f32",
+                             .seed = 7 };
 }
 
-// One step: a random draft, partly accepted. *left: tokens that the text still needs.
+// One step: a random draft, partly accepted, with a trial of the first token. *left: tokens that the text still needs.
 static void make_step(struct sample_sequence *q, int n, int *left, uint64_t *state)
 {
-    struct step_row *t = &q->step[n];
-    bool tree = q->run == TREE, none = q->run == NONE || q->run == PAIR_NONE;
-    *t = (struct step_row){
-        .expected = NAN, .variance = NAN, .batch = q->run >= PAIR_NONE ? 2 : 1, .round = q->run >= PAIR_NONE ? n / 6 : 0
+    const bool tree = q->run == TREE, none = q->run == NONE || q->run == PAIR_NONE, alone = q->run < PAIR_NONE;
+    const int depth = none ? 0 : tree ? 1 + below(state, 3) : below(state, 6), accepted = below(state, depth + 1);
+    q->trial[n] = (struct trial_row){
+        .node = 1, .depth = 1, .token = below(state, 100), .p = 0.5, .q = tree ? 0.75 : NAN, .accepted = accepted > 0
     };
-    t->depth = none ? 0 : tree ? 1 + below(state, 3) : below(state, 6);
-    t->drafted = tree ? t->depth + below(state, 4) : t->depth;
-    int accepted = t->depth > 0 ? below(state, t->depth + 1) : 0;
-    q->step_accepted[n] = accepted;
-    t->accepted_uncut = n % 2 == 0 ? accepted : -1; // -1: computed from the trials
-    t->accepted = accepted < *left ? accepted : *left;
-    q->step_tokens[n] = accepted < *left ? accepted + 1 : *left;
-    *left -= q->step_tokens[n];
-
-    t->trial = q->trial[n];
-    for (int d = 1; d <= t->depth && d <= accepted + 1; d++)
-        for (int rank = 0; rank <= (tree ? 1 : 0); rank++) {
-            bool last = rank == (tree ? 1 : 0) || below(state, 3) == 0;
-            struct trial_row *g = &q->trial[n][t->n_trials++];
-            *g = (struct trial_row){ .node = t->n_trials,
-                                     .depth = d,
-                                     .rank = rank,
-                                     .token = below(state, 100),
-                                     .proposal = tree ? 2 : 0,
-                                     .p = unit(state),
-                                     .q = tree ? unit(state) : NAN,
-                                     .accepted = d <= accepted && last };
-            if (last)
-                break;
-        }
-    if (tree) {
-        t->expected = t->depth * unit(state);
-        t->variance = unit(state);
-    }
-    t->propose_ns = none ? 10 : 1000 + below(state, 1000);
-    t->verify_ns = 100000 + below(state, 20000) + 500 * t->drafted;
-    t->advance_ns = 50 + below(state, 50);
+    q->step[n] = (struct step_row){ .depth = depth,
+                                    .drafted = tree ? depth + below(state, 4) : depth,
+                                    .accepted_uncut = n % 2 == 0 ? accepted : -1, // -1: computed from the trials
+                                    .accepted = accepted < *left ? accepted : *left,
+                                    .expected = tree ? depth * 0.5 : NAN,
+                                    .variance = tree ? 0.5 : NAN,
+                                    .trial = &q->trial[n],
+                                    .n_trials = depth > 0,
+                                    .propose_ns = none ? 10 : 1000 + below(state, 1000),
+                                    .verify_ns = 100000 + below(state, 20000) + 500 * depth,
+                                    .advance_ns = 50 + below(state, 50),
+                                    .batch = alone ? 1 : 2,
+                                    .round = alone ? 0 : n / 6 };
+    *left -= accepted < *left ? accepted + 1 : *left;
 }
 
 static void make_sequence(struct sample_sequence *q, uint64_t *state)
@@ -156,10 +122,8 @@ struct sample_facts *sample_facts_create(uint64_t seed, int prompts, int turns, 
 {
     struct sample_facts *m = xcalloc(1, sizeof(*m));
     uint64_t state = seed;
-    for (int i = 0; i < SAMPLE_RUNS; i++) {
-        m->run[i] = runs[i];
-        fill_run(&m->run[i]);
-    }
+    for (int i = 0; i < SAMPLE_RUNS; i++)
+        m->run[i] = run_row_of(i);
     m->sequence = xcalloc((size_t)(prompts * turns * repeats * (SAMPLE_RUNS + 1)), sizeof(*m->sequence));
     int64_t pair = 0;
     for (int prompt = 0; prompt < prompts; prompt++)

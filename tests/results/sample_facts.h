@@ -1,5 +1,4 @@
-// sample_facts.h - synthetic, consistent facts for tests of the results database: six runs of one experiment over a few prompts,
-// in plain arrays, so that a test can compute with loops what a view computes in SQL.
+// sample_facts.h - synthetic, consistent facts for tests of the results database: six runs of one experiment over a few prompts.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,7 +8,7 @@
 struct error;
 struct json;
 
-enum { SAMPLE_RUNS = 6, SAMPLE_STEPS = 64, SAMPLE_TRIALS = 12, SAMPLE_TOKENS = 64 };
+enum { SAMPLE_RUNS = 6, SAMPLE_STEPS = 64, SAMPLE_TOKENS = 64 };
 
 // NONE and LOOKUP decode with `rejection` at batch 1. TREE drafts trees and records expectations. LOSSY has another rule,
 // without a `none` of its own, and other texts. PAIR_NONE and PAIR_LOOKUP run in a batch of 2: another comparison.
@@ -19,9 +18,7 @@ struct sample_sequence {
     int run;
     struct sequence_row row;
     struct step_row step[SAMPLE_STEPS];
-    int step_tokens[SAMPLE_STEPS];   // tokens that the step added to the text
-    int step_accepted[SAMPLE_STEPS]; // accepted before the end of the text cut it
-    struct trial_row trial[SAMPLE_STEPS][SAMPLE_TRIALS];
+    struct trial_row trial[SAMPLE_STEPS];
     int32_t token[SAMPLE_TOKENS];
     char prompt_id[16];
 };

@@ -3,22 +3,10 @@
 #include <stdint.h>
 
 #include "results/statistics/calibration.h"
-#include "tests/support/check.h"
+#include "tests/support/numbers.h"
+#include "tests/support/tests.h"
 
-static uint64_t state = 9;
-
-static double uniform(void)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (double)(state >> 33) / (double)(1u << 31);
-}
-
-static void close_to(double a, double b)
-{
-    assert_true(fabs(a - b) < 1e-12);
-}
-
-static void small_cases_are_as_by_hand(void **unused)
+TEST(small_cases_are_as_by_hand)
 {
     struct calibration c = { 0 };
     assert_true(isnan(calibration_ece(&c)) && isnan(calibration_brier(&c)) && isnan(calibration_auroc(&c)));
@@ -26,25 +14,27 @@ static void small_cases_are_as_by_hand(void **unused)
     calibration_add(&c, 0.75F, true);
     calibration_add(&c, 0.75F, false);
     calibration_add(&c, 0.25F, false);
-    close_to(calibration_ece(&c), (2.25 - 2 + 0.25) / 4); // a bin states 2.25 and has 2, another states 0.25 and has 0
-    close_to(calibration_brier(&c), (3 * 0.0625 + 0.5625) / 4);
-    close_to(calibration_auroc(&c),
-             (2 * 1 + 2 * 0.5) / 4); // 2 right, 2 wrong: each right one beats one and ties with one
+    near(calibration_ece(&c), (2.25 - 2 + 0.25) / 4,
+         1e-12); // a bin states 2.25 and has 2, another states 0.25 and has 0
+    near(calibration_brier(&c), (3 * 0.0625 + 0.5625) / 4, 1e-12);
+    near(calibration_auroc(&c), (2 * 1 + 2 * 0.5) / 4,
+         1e-12); // 2 right, 2 wrong: each right one beats one and ties with one
     calibration_free(&c);
     calibration_add(&c, 1, true);
-    close_to(calibration_ece(&c), 0);
+    near(calibration_ece(&c), 0, 1e-12);
     assert_true(isnan(calibration_auroc(&c)));
     calibration_free(&c);
 }
 
-static void the_area_is_the_share_of_ordered_pairs(void **unused)
+TEST(the_area_is_the_share_of_ordered_pairs)
 {
+    uint64_t seed = 9;
     for (int again = 0; again < 50; again++) {
         struct calibration c = { 0 };
         double won = 0, pairs = 0;
         for (int i = 0; i < 60; i++) {
-            const float p = (float)(floor(uniform() * 12) / 11);
-            calibration_add(&c, p, uniform() < (double)p);
+            const float p = (float)(floor(uniform(&seed) * 12) / 11);
+            calibration_add(&c, p, uniform(&seed) < (double)p);
         }
         for (size_t i = 0; i < c.n; i++)
             for (size_t k = 0; k < c.n; k++)
@@ -52,14 +42,9 @@ static void the_area_is_the_share_of_ordered_pairs(void **unused)
                     pairs++;
                     won += c.at[i].p > c.at[k].p ? 1 : c.at[i].p < c.at[k].p ? 0 : 0.5;
                 }
-        close_to(calibration_auroc(&c), won / pairs);
+        near(calibration_auroc(&c), won / pairs, 1e-12);
         calibration_free(&c);
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(small_cases_are_as_by_hand),
-                                        cmocka_unit_test(the_area_is_the_share_of_ordered_pairs) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

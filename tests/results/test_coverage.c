@@ -9,7 +9,7 @@
 #include "core/memory.h"
 #include "results/statistics/intervals.h"
 #include "tests/results/table_population.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/numbers.h"
 
 enum {
@@ -139,27 +139,19 @@ static void expect_coverage(size_t n)
             fail_msg("%s, %zu prompts: covered in %d of %d", name_of(i), n, covered[i], EXPERIMENTS);
 }
 
-static void intervals_of_10_prompts_cover_the_truth(void **state)
+TEST(intervals_of_10_prompts_cover_the_truth)
 {
     expect_coverage(10);
 }
 
-static void intervals_of_30_prompts_cover_the_truth(void **state)
+TEST(intervals_of_30_prompts_cover_the_truth)
 {
     expect_coverage(30);
 }
 
-static void intervals_of_80_prompts_cover_the_truth(void **state)
+TEST(intervals_of_80_prompts_cover_the_truth)
 {
     expect_coverage(80);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(intervals_of_10_prompts_cover_the_truth),
-        cmocka_unit_test(intervals_of_30_prompts_cover_the_truth),
-        cmocka_unit_test(intervals_of_80_prompts_cover_the_truth),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+RUN_TESTS(set_up, tear_down)

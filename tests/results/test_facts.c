@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "results/store.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/experiments/small_experiments.h"
 #include "tests/results/sample_facts.h"
 #include "tests/support/small_model.h"
@@ -36,7 +36,7 @@ static const struct run_row row_of_run = { .experiment = "e",
                                            .seed = 9,
                                            .batch = 3 };
 
-static void every_fact_of_a_sequence_is_in_its_column(void **state)
+TEST(every_fact_of_a_sequence_is_in_its_column)
 {
     struct error err = { "" };
     struct store *s = open_store("facts.db");
@@ -118,7 +118,7 @@ static void every_fact_of_a_sequence_is_in_its_column(void **state)
     store_close(s);
 }
 
-static void a_failing_step_rolls_back_its_sequence(void **state)
+TEST(a_failing_step_rolls_back_its_sequence)
 {
     struct error err = { "" };
     struct store *s = open_store("refused.db");
@@ -161,7 +161,7 @@ static void a_failing_step_rolls_back_its_sequence(void **state)
 }
 
 // FNV-1a over the bytes 04 03 02 01 ff 00 80 00, computed in Python.
-static void the_hash_of_a_text_covers_every_byte(void **state)
+TEST(the_hash_of_a_text_covers_every_byte)
 {
     struct error err = { "" };
     struct store *s = open_store("hash.db");
@@ -186,7 +186,7 @@ static void the_hash_of_a_text_covers_every_byte(void **state)
     store_close(s);
 }
 
-static void every_fact_of_an_exact_test_is_in_its_column(void **state)
+TEST(every_fact_of_an_exact_test_is_in_its_column)
 {
     struct error err = { "" };
     struct store *s = open_store("exact.db");
@@ -253,13 +253,4 @@ static void every_fact_of_an_exact_test_is_in_its_column(void **state)
     store_close(s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_fact_of_a_sequence_is_in_its_column),
-        cmocka_unit_test(a_failing_step_rolls_back_its_sequence),
-        cmocka_unit_test(the_hash_of_a_text_covers_every_byte),
-        cmocka_unit_test(every_fact_of_an_exact_test_is_in_its_column),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
-}
+RUN_TESTS(NULL, test_directory_tear_down)

@@ -1,6 +1,6 @@
 // test_shards.c - a run is finished when all parts of one division are, and not before: every order in which shards finish, fail and
 // begin again, compared with a count in plain C.
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +81,7 @@ static bool any_division_is_done(const struct model *m)
     return false;
 }
 
-static void a_run_is_finished_when_all_parts_of_a_division_are(void **state)
+TEST(a_run_is_finished_when_all_parts_of_a_division_are)
 {
     struct error err = { "" };
     struct store *s = open_store("shards.db");
@@ -122,7 +122,7 @@ static void a_run_is_finished_when_all_parts_of_a_division_are(void **state)
     store_close(s);
 }
 
-static void completing_a_run_takes_the_time_of_its_last_part(void **state)
+TEST(completing_a_run_takes_the_time_of_its_last_part)
 {
     struct error err = { "" };
     struct store *s = open_store("times.db");
@@ -139,7 +139,7 @@ static void completing_a_run_takes_the_time_of_its_last_part(void **state)
     store_close(s);
 }
 
-static void another_division_in_the_database_is_found(void **state)
+TEST(another_division_in_the_database_is_found)
 {
     struct error err = { "" };
     struct store *s = open_store("other.db");
@@ -165,12 +165,4 @@ static void another_division_in_the_database_is_found(void **state)
     store_close(s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_is_finished_when_all_parts_of_a_division_are),
-        cmocka_unit_test(completing_a_run_takes_the_time_of_its_last_part),
-        cmocka_unit_test(another_division_in_the_database_is_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
-}
+RUN_TESTS(NULL, test_directory_tear_down)

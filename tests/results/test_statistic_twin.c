@@ -14,7 +14,7 @@
 #include "results/statistics/statistics.h"
 #include "results/cost.h"
 #include "results/statistics/intervals.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/file_write.h"
 #include "tests/support/numbers.h"
 
@@ -56,7 +56,7 @@ static void agree(double a, double b, double share)
 
 // ---- Student's t, and intervals that use it
 
-static void quantiles_of_t_have_ten_digits(void **state)
+TEST(quantiles_of_t_have_ten_digits)
 {
     const struct json *list = json_get(golden, "quantile_t");
     assert_true(json_count(list) > 50);
@@ -82,7 +82,7 @@ static enum statistic statistic_named(const char *name)
 }
 
 // Student's in fractions and forty digits, the bootstrap's in plain loops over Python's Mersenne Twister.
-static void intervals_equal_those_in_fractions(void **state)
+TEST(intervals_equal_those_in_fractions)
 {
     const struct json *list = json_get(golden, "intervals");
     assert_true(json_count(list) > 120);
@@ -105,7 +105,7 @@ static void intervals_equal_those_in_fractions(void **state)
     }
 }
 
-static void intervals_over_prompts_and_slices_equal_those_by_pairs(void **state)
+TEST(intervals_over_prompts_and_slices_equal_those_by_pairs)
 {
     const struct json *list = json_get(golden, "units");
     int known = 0;
@@ -142,9 +142,43 @@ static void intervals_over_prompts_and_slices_equal_those_by_pairs(void **state)
     assert_in_range(known, 20, json_count(list) - 1);
 }
 
+// What no formula of the twin covers: too few prompts, sums of zero, and slices of one prompt each, which change nothing.
+TEST(intervals_at_the_limits_are_those_of_definitions)
+{
+    const double half[] = { 2, 4, 0.5, 2.5 }, one[] = { 4, 6, 2, 6 }, zero[4] = { 0 };
+    const double *const x[] = { half, one, half, one, half, one, half, one };
+    int64_t number[] = { 0, 1, 2, 3 }, same[] = { 3, 3, 3, 3 }, apart[] = { 0, 1, 0, 1 };
+    for (int of = STATISTIC_RATE; of <= STATISTIC_CHANGE; of++) {
+        const double value = of <= STATISTIC_RATIO ? 0.5 : of == STATISTIC_DIFFERENCE ? 0 : 1;
+        const int sums = of == STATISTIC_RATE || of == STATISTIC_RATIO ? 2 : of == STATISTIC_CHANGE ? 8 : 4;
+        const double *columns[8] = { NULL };
+        memcpy(columns, x, (size_t)sums * sizeof(*x));
+        const struct interval single = interval_of(of, columns, 1), equal = interval_of(of, columns, 4),
+                              units = interval_of_units(of, columns, NULL, number, number, 4),
+                              slice = interval_of_units(of, columns, NULL, number, same, 4);
+        assert_true(single.value == value && isnan(single.low) && isnan(single.high));
+        assert_true(isnan(interval_of(of, columns, 0).value));
+        agree(units.low, equal.low, 0);
+        agree(units.high, equal.high, 0);
+        assert_true(slice.value == value && isnan(slice.low) && isnan(slice.high));
+        for (int k = 0; k < sums; k++) {
+            columns[k] = zero;
+            const double found = interval_of(of, columns, 4).value;
+            if (k % 2 == 1 || of == STATISTIC_RATIO_OF_RATIOS) // a denominator, or a ratio without a logarithm
+                assert_true(isnan(found));
+            columns[k] = x[k];
+        }
+    }
+    // One side in a slice of its own, as when cells are decoded one after the other.
+    const double left[] = { 10, 0, 10, 0 }, right[] = { 0, 10, 0, 10 };
+    const double *const sides[] = { left, left, right, right };
+    assert_true(
+        isnan(interval_of_units(STATISTIC_RATIO_OF_RATIOS, sides, NULL, (int64_t[]){ 0, 0, 1, 1 }, apart, 4).low));
+}
+
 // ---- tails
 
-static void tails_have_ten_digits(void **state)
+TEST(tails_have_ten_digits)
 {
     const struct json *tails = json_get(golden, "tails"), *list = json_get(tails, "chi");
     for (size_t i = 0; i < json_count(list); i++) {
@@ -167,7 +201,7 @@ static void tails_have_ten_digits(void **state)
              1e-10 * fmax(1, at(json_at(list, i), 1)));
 }
 
-static void the_chi_square_of_uneven_counts_equals_that_in_fractions(void **state)
+TEST(the_chi_square_of_uneven_counts_equals_that_in_fractions)
 {
     const struct json *list = json_get(json_get(golden, "tails"), "even");
     for (size_t i = 0; i < json_count(list); i++) {
@@ -183,7 +217,7 @@ static void the_chi_square_of_uneven_counts_equals_that_in_fractions(void **stat
 
 // ---- sample sizes
 
-static void sample_sizes_equal_the_formulas(void **state)
+TEST(sample_sizes_equal_the_formulas)
 {
     const struct json *list = json_get(golden, "sizes");
     for (size_t i = 0; i < json_count(list); i++) {
@@ -203,7 +237,7 @@ static struct cost_point point_of(const struct json *one)
     return (struct cost_point){ (int)at(one, 0), (int)at(one, 1), at(one, 2), 0 };
 }
 
-static void fitted_costs_equal_normal_equations_in_fractions(void **state)
+TEST(fitted_costs_equal_normal_equations_in_fractions)
 {
     const struct json *fits = json_get(golden, "fits");
     int tables = 0;
@@ -244,16 +278,19 @@ static void fitted_costs_equal_normal_equations_in_fractions(void **state)
     assert_in_range(tables, 1, json_count(fits) - 1);
 }
 
-int main(void)
+// Neither the number of rows nor the context is a term where there is one of them.
+TEST(one_pass_is_its_own_cost)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quantiles_of_t_have_ten_digits),
-        cmocka_unit_test(intervals_equal_those_in_fractions),
-        cmocka_unit_test(intervals_over_prompts_and_slices_equal_those_by_pairs),
-        cmocka_unit_test(tails_have_ten_digits),
-        cmocka_unit_test(the_chi_square_of_uneven_counts_equals_that_in_fractions),
-        cmocka_unit_test(sample_sizes_equal_the_formulas),
-        cmocka_unit_test(fitted_costs_equal_normal_equations_in_fractions),
-    };
-    return cmocka_run_group_tests(tests, open_golden, close_golden);
+    const struct cost_point p = { 1, 0, 110, 0 };
+    struct cost c;
+    cost_fit(&c, &p, 1);
+    assert_int_equal(c.form, COST_HINGE);
+    near(cost_ns(&c, 1, 0), 110, 1e-9);
+    assert_true(c.d == 0 && c.e == 0 && cost_table_ns(&c, 1, 0) == 110 && cost_table_ns(&c, 5, 7) == 110);
+    cost_fit_step(&c, &p, 1);
+    near(c.step_a, 110, 1e-9);
+    assert_true(c.step_d == 0);
+    cost_free(&c);
 }
+
+RUN_TESTS(open_golden, close_golden)

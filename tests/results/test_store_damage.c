@@ -14,7 +14,7 @@
 #include "results/query.h"
 #include "results/report.h"
 #include "results/store.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
 #include "tests/results/sample_facts.h"
@@ -63,7 +63,7 @@ static void run_forever(unsigned seed)
     _exit(1);
 }
 
-static void a_killed_process_leaves_complete_sequences(void **state)
+TEST(a_killed_process_leaves_complete_sequences)
 {
     double sequences = 0;
     long patience = 1; // on a busy machine
@@ -125,7 +125,7 @@ static int store_until_full(struct store *s, struct error *err)
         }
 }
 
-static void a_full_disk_is_reported_and_stored_sequences_stay(void **state)
+TEST(a_full_disk_is_reported_and_stored_sequences_stay)
 {
     struct error err;
     struct store *s = sample_store(NULL);
@@ -141,7 +141,7 @@ static void a_full_disk_is_reported_and_stored_sequences_stay(void **state)
     check_integrity("a full disk");
 }
 
-static void a_file_size_limit_is_reported_and_stored_sequences_stay(void **state)
+TEST(a_file_size_limit_is_reported_and_stored_sequences_stay)
 {
     struct error err;
     struct store *s = sample_store(NULL);
@@ -163,7 +163,7 @@ static void a_file_size_limit_is_reported_and_stored_sequences_stay(void **state
 }
 
 // A damaged file is refused or reported on; every failure has a message.
-static void a_damaged_database_does_not_crash(void **state)
+TEST(a_damaged_database_does_not_crash)
 {
     size_t n;
     struct store *s = sample_store_small();
@@ -211,7 +211,7 @@ static void a_damaged_database_does_not_crash(void **state)
 
 // A run that is listed but not found by its experiment and peers: the text continues after a NUL, or an index disagrees with
 // its table.
-static void a_run_not_found_by_its_names_is_reported_as_damage(void **state)
+TEST(a_run_not_found_by_its_names_is_reported_as_damage)
 {
     struct error err = { "" };
     struct store *s = sample_store_small();
@@ -228,7 +228,7 @@ static void a_run_not_found_by_its_names_is_reported_as_damage(void **state)
 }
 
 // The view `acceptance` counts depths up to the largest: an impossible one must not make it run forever.
-static void an_impossible_depth_does_not_hang_a_report(void **state)
+TEST(an_impossible_depth_does_not_hang_a_report)
 {
     struct error err = { "" };
     struct store *s = sample_store_small();
@@ -243,16 +243,4 @@ static void an_impossible_depth_does_not_hang_a_report(void **state)
     store_close(s);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_teardown(name, test_directory_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_killed_process_leaves_complete_sequences),
-        TEST(a_full_disk_is_reported_and_stored_sequences_stay),
-        TEST(a_file_size_limit_is_reported_and_stored_sequences_stay),
-        TEST(a_damaged_database_does_not_crash),
-        TEST(a_run_not_found_by_its_names_is_reported_as_damage),
-        TEST(an_impossible_depth_does_not_hang_a_report),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_EACH_TEST(NULL, test_directory_tear_down)

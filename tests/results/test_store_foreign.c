@@ -13,13 +13,13 @@
 #include "results/query.h"
 #include "results/store.h"
 #include "results/store/store_schema.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/small_model.h"
 #include "tests/results/sample_facts.h"
 
 #define ENDLESS "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT "
 
-static void what_is_in_place_of_a_table_is_refused(void **state)
+TEST(what_is_in_place_of_a_table_is_refused)
 {
     static const struct {
         const char *change[3], *refused;
@@ -62,7 +62,7 @@ static void what_is_in_place_of_a_table_is_refused(void **state)
     }
 }
 
-static void a_name_without_end_is_refused(void **state)
+TEST(a_name_without_end_is_refused)
 {
     static const struct {
         const char *table, *column, *row;
@@ -103,7 +103,7 @@ static void a_name_without_end_is_refused(void **state)
 }
 
 // What this program would refuse to open it does not store.
-static void what_is_too_long_is_not_stored(void **state)
+TEST(what_is_too_long_is_not_stored)
 {
     struct error err;
     char *text = xmalloc((16 << 20) + 2);
@@ -118,7 +118,7 @@ static void what_is_too_long_is_not_stored(void **state)
     free(text);
 }
 
-static void what_is_not_ours_stays_and_is_not_run(void **state)
+TEST(what_is_not_ours_stays_and_is_not_run)
 {
     struct error err;
     int64_t pair;
@@ -136,7 +136,7 @@ static void what_is_not_ours_stays_and_is_not_run(void **state)
 }
 
 // A view that is not exactly ours is made again: one that lacks its last condition, too.
-static void a_view_that_is_shorter_is_made_again(void **state)
+TEST(a_view_that_is_shorter_is_made_again)
 {
     static const char whole[] = "SELECT sql LIKE '% HAVING %' FROM sqlite_schema WHERE name = 'acceptance'";
     struct error err;
@@ -157,7 +157,7 @@ static void a_view_that_is_shorter_is_made_again(void **state)
     free(sql);
 }
 
-static void a_query_without_end_is_given_up(void **state)
+TEST(a_query_without_end_is_given_up)
 {
     struct error err = { "" }, ignored;
     struct store *s = sample_store(NULL);
@@ -173,7 +173,7 @@ static void a_query_without_end_is_given_up(void **state)
     store_close(s);
 }
 
-static void a_query_is_interrupted(void **state)
+TEST(a_query_is_interrupted)
 {
     const pid_t child = fork();
     if (child == 0) {
@@ -193,17 +193,4 @@ static void a_query_is_interrupted(void **state)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_teardown(name, test_directory_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(what_is_in_place_of_a_table_is_refused),
-        TEST(a_name_without_end_is_refused),
-        TEST(what_is_too_long_is_not_stored),
-        TEST(what_is_not_ours_stays_and_is_not_run),
-        TEST(a_view_that_is_shorter_is_made_again),
-        TEST(a_query_without_end_is_given_up),
-        TEST(a_query_is_interrupted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_EACH_TEST(NULL, test_directory_tear_down)

@@ -9,7 +9,7 @@
 #include "core/memory.h"
 #include "results/query.h"
 #include "results/store.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
 #include "tests/results/sample_facts.h"
@@ -60,7 +60,7 @@ static void expect_lost(struct facts *f, const char *name, const char *change, c
     free(sentence);
 }
 
-static void a_database_in_its_place_is_written_to(void **state)
+TEST(a_database_in_its_place_is_written_to)
 {
     struct error err;
     int64_t pair;
@@ -79,7 +79,7 @@ static void a_database_in_its_place_is_written_to(void **state)
     free_facts(&f);
 }
 
-static void a_removed_database_is_saved_under_a_free_name(void **state)
+TEST(a_removed_database_is_saved_under_a_free_name)
 {
     struct facts f = open_facts();
     char *taken = xformat("%s.saved", f.path), *saved = xformat("%s.saved-2", f.path);
@@ -94,7 +94,7 @@ static void a_removed_database_is_saved_under_a_free_name(void **state)
     free_facts(&f);
 }
 
-static void a_renamed_database_is_saved_and_complete(void **state)
+TEST(a_renamed_database_is_saved_and_complete)
 {
     struct error err;
     struct facts f = open_facts();
@@ -110,7 +110,7 @@ static void a_renamed_database_is_saved_and_complete(void **state)
     free_facts(&f);
 }
 
-static void a_database_whose_folder_is_renamed_is_saved_in_the_current_folder(void **state)
+TEST(a_database_whose_folder_is_renamed_is_saved_in_the_current_folder)
 {
     struct facts f = open_facts();
     char *renamed = test_path("renamed"), before[4096];
@@ -123,7 +123,7 @@ static void a_database_whose_folder_is_renamed_is_saved_in_the_current_folder(vo
     free_facts(&f);
 }
 
-static void a_file_moved_over_a_database_stays_as_it_is(void **state)
+TEST(a_file_moved_over_a_database_stays_as_it_is)
 {
     struct error err;
     struct facts f = open_facts();
@@ -143,7 +143,7 @@ static void a_file_moved_over_a_database_stays_as_it_is(void **state)
     free_facts(&f);
 }
 
-static void a_removed_or_replaced_log_is_noticed(void **state)
+TEST(a_removed_or_replaced_log_is_noticed)
 {
     struct facts f = open_facts();
     char *saved = xformat("%s.saved", f.path);
@@ -157,16 +157,4 @@ static void a_removed_or_replaced_log_is_noticed(void **state)
     free_facts(&f);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_teardown(name, test_directory_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_database_in_its_place_is_written_to),
-        TEST(a_removed_database_is_saved_under_a_free_name),
-        TEST(a_renamed_database_is_saved_and_complete),
-        TEST(a_database_whose_folder_is_renamed_is_saved_in_the_current_folder),
-        TEST(a_file_moved_over_a_database_stays_as_it_is),
-        TEST(a_removed_or_replaced_log_is_noticed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_EACH_TEST(NULL, test_directory_tear_down)

@@ -17,7 +17,7 @@
 #include "results/report.h"
 #include "results/store.h"
 #include "results/tally.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
 #include "tests/results/sample_facts.h"
@@ -78,7 +78,7 @@ static void expect_table(const char *what, struct query *q, const struct json *e
 
 // ---- the views
 
-static void every_column_of_every_view_equals_plain_loops(void **state)
+TEST(every_column_of_every_view_equals_plain_loops)
 {
     struct cases *c = *state;
     const struct json *views = json_get(c->golden, "views");
@@ -90,7 +90,7 @@ static void every_column_of_every_view_equals_plain_loops(void **state)
     }
 }
 
-static void every_view_has_a_reference(void **state)
+TEST(every_view_has_a_reference)
 {
     struct cases *c = *state;
     const struct json *views = json_get(c->golden, "views");
@@ -108,7 +108,7 @@ static void every_view_has_a_reference(void **state)
 
 extern const char bench_cost_sql[], by_category_sql[], losing_prompts_sql[], verify_cost_sql[], answers_sql[];
 
-static void query_files_equal_plain_loops(void **state)
+TEST(query_files_equal_plain_loops)
 {
     struct cases *c = *state;
     static const struct {
@@ -127,7 +127,7 @@ static void query_files_equal_plain_loops(void **state)
 }
 
 // answers.sql reads the prompt file with a function of the sqlite3 shell; the test binds the file's text instead.
-static void answers_are_joined_to_the_lines_of_the_prompt_file(void **state)
+TEST(answers_are_joined_to_the_lines_of_the_prompt_file)
 {
     struct cases *c = *state;
     static const char call[] = "readfile('experiments/data/prompts.jsonl')";
@@ -224,7 +224,7 @@ static void expect_comparison(struct store *s, const struct comparison *c, const
         expect_run(s, c, &c->run[i], json_at(runs, (size_t)i));
 }
 
-static void the_numbers_of_a_report_equal_plain_loops(void **state)
+TEST(the_numbers_of_a_report_equal_plain_loops)
 {
     struct cases *c = *state;
     const struct json *expected = json_get(c->golden, "comparisons");
@@ -237,7 +237,7 @@ static void the_numbers_of_a_report_equal_plain_loops(void **state)
     comparisons_free(&all);
 }
 
-static void any_two_runs_compared_equal_plain_loops(void **state)
+TEST(any_two_runs_compared_equal_plain_loops)
 {
     struct cases *c = *state;
     const struct json *list = json_get(c->golden, "against");
@@ -370,7 +370,7 @@ static void expect_line(const struct cases *c, const struct json *line, const st
     }
 }
 
-static void json_lines_equal_plain_loops(void **state)
+TEST(json_lines_equal_plain_loops)
 {
     struct cases *c = *state;
     const struct json *view = json_get(json_get(c->golden, "views"), "run_summary"), *rows = json_get(view, "rows");
@@ -392,16 +392,4 @@ static void json_lines_equal_plain_loops(void **state)
     free(text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_column_of_every_view_equals_plain_loops),
-        cmocka_unit_test(every_view_has_a_reference),
-        cmocka_unit_test(query_files_equal_plain_loops),
-        cmocka_unit_test(the_numbers_of_a_report_equal_plain_loops),
-        cmocka_unit_test(any_two_runs_compared_equal_plain_loops),
-        cmocka_unit_test(json_lines_equal_plain_loops),
-        cmocka_unit_test(answers_are_joined_to_the_lines_of_the_prompt_file),
-    };
-    return cmocka_run_group_tests(tests, cases_open, cases_close);
-}
+RUN_TESTS(cases_open, cases_close)
