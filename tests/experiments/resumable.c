@@ -114,7 +114,7 @@ void expect_nothing_due(const struct resumable *w, struct store *s)
 {
     int64_t all = query_first_int(s, "SELECT count(*) FROM sequence");
     resume(w, s);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), all);
+    expect_count(s, all, "sequence");
 }
 
 void delete_turns(struct store *s, int run, int prompt, int turn)

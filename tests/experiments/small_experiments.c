@@ -6,11 +6,15 @@
 #include "commands/commands.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/memory.h"
+#include "experiments/cells.h"
+#include "experiments/division.h"
 #include "experiments/experiment.h"
 #include "results/query.h"
 #include "results/store.h"
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"
+#include "tests/support/printed_text.h"
 #include "tests/support/small_model.h"
 
 void write_bytes(const char *name, const char *bytes, size_t n)
@@ -117,6 +121,15 @@ void expect_none(struct store *s, const char *what, const char *sql)
         fail_msg("%s: %lld", what, (long long)n);
 }
 
+void expect_count(struct store *s, int64_t n, const char *from)
+{
+    char *sql = xformat("SELECT count(*) FROM %s", from);
+    const int64_t found = query_first_int(s, sql);
+    if (found != n)
+        fail_msg("expected %lld rows, found %lld: %s", (long long)n, (long long)found, from);
+    free(sql);
+}
+
 int64_t query_first_int(struct store *s, const char *sql)
 {
     struct error err = { "" };
@@ -129,8 +142,69 @@ int64_t query_first_int(struct store *s, const char *sql)
 
 void run(const char *text, struct store *s)
 {
+    run_part(text, s, 0, 1);
+}
+
+void run_part(const char *text, struct store *s, int shard, int of)
+{
     struct error err = { "" };
     struct experiment *e = load(text);
+    e->shard = (struct shard){ shard, of, false };
     assert_ok(experiment_run(e, s, NULL, NULL, &err), err);
     experiment_free(e);
+}
+
+#define OF_RUN " JOIN %1$s.run AS r ON r.id = s.run"
+#define OF_SEQUENCE " AS x JOIN %1$s.sequence AS s ON s.id = x.sequence" OF_RUN
+
+void expect_same_results(struct store *s, const char *other, bool pairs)
+{
+    static const char *const facts[] = {
+        "SELECT cell, peers, settings, target, target_hash, drafter, drafter_options, rule, lossless, sampling, batch,"
+        " finished IS NULL FROM %1$s.run",
+        "SELECT cell, prompt, prompt_id, turn, repeat, prompt_tokens, new_tokens, steps, tokens, text, stop"
+        " FROM %1$s.sequence AS s" OF_RUN,
+        "SELECT cell, prompt, turn, repeat, step, drafted, depth, x.accepted, x.tokens, x.batch, x.experts FROM %1$s.step" OF_SEQUENCE,
+        "SELECT cell, prompt, turn, repeat, x.step, node, x.depth, rank, token, proposal, x.p, x.q, x.accepted"
+        " FROM %1$s.trial" OF_SEQUENCE,
+        // What was decoded together: a pair by the least of its texts.
+        "SELECT cell, prompt, turn, repeat, (SELECT min(o.cell || ' ' || q.prompt || ' ' || q.repeat) FROM %1$s.sequence AS q"
+        " JOIN %1$s.run AS o ON o.id = q.run WHERE q.pair = s.pair) FROM %1$s.sequence AS s" OF_RUN,
+    };
+    char *path = test_path(other);
+    perform(s, "ATTACH '%s' AS other", path);
+    free(path);
+    assert_true(query_first_int(s, "SELECT count(*) FROM sequence") > 0);
+    for (size_t i = 0; i < sizeof(facts) / sizeof(*facts) - !pairs; i++) {
+        char *mine = xformat(facts[i], "main"), *theirs = xformat(facts[i], "other"),
+             *sql = xformat("SELECT (SELECT count(*) FROM (%s EXCEPT %s)) + (SELECT count(*) FROM (%s EXCEPT %s))",
+                            mine, theirs, theirs, mine);
+        expect_none(s, facts[i], sql);
+        free(mine);
+        free(theirs);
+        free(sql);
+    }
+    perform(s, "DETACH other");
+}
+
+void expect_error(const struct error *err, const char *pattern, const char *of)
+{
+    char *prefix = xformat("%s/", test_directory()), *text = xstrdup(err->text);
+    for (char *at; (at = strstr(text, prefix)) != NULL;)
+        memmove(at, at + strlen(prefix), strlen(at + strlen(prefix)) + 1);
+    expect_pattern(text, pattern, of);
+    free(prefix);
+    free(text);
+}
+
+void expect_load_error(const char *text, const char *pattern)
+{
+    struct error err = { "" };
+    char *path = test_path("x.yaml");
+    write_file("x.yaml", text);
+    struct experiment *e = experiment_load(path, &err);
+    if (e != NULL)
+        fail_msg("accepted: %s", text);
+    expect_error(&err, pattern, text);
+    free(path);
 }

@@ -1,5 +1,5 @@
 // test_cells.c - identity of cells: equal settings are the same cell, different ones are not.
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,29 +14,31 @@
 #include "tests/experiments/small_experiments.h"
 #include "tests/support/small_model.h"
 
-// Hashes of every cell, and of its peers, in the experiment's order; the caller frees both.
-static int hashes(const char *text, char (**hash)[HASH_TEXT], char (**peers)[HASH_TEXT])
+struct hashes { // of every cell, and of its peers, in the experiment's order
+    int n;
+    char cell[64][HASH_TEXT], peers[64][HASH_TEXT];
+};
+
+static struct hashes hashes_of(const char *text)
 {
     struct error err = { "" };
     struct experiment *e = load(text);
     struct loaded_experiment o;
-    int n = 0;
-    *hash = xcalloc(64, sizeof(**hash));
-    *peers = xcalloc(64, sizeof(**peers));
+    struct hashes h = { 0 };
     assert_ok(loaded_experiment_open(&o, e, 0, &err), err);
     for (int k = 0; k < groups(e); k++) {
         struct group g;
         assert_ok(group_open(&g, k, &o, &err), err);
-        for (int i = 0; i < g.n; i++, n++) {
-            memcpy((*hash)[n], g.cell_runner[i].identity.hash, HASH_TEXT);
-            memcpy((*peers)[n], g.cell_runner[i].identity.peers, HASH_TEXT);
+        for (int i = 0; i < g.n; i++, h.n++) {
+            memcpy(h.cell[h.n], g.cell_runner[i].identity.hash, HASH_TEXT);
+            memcpy(h.peers[h.n], g.cell_runner[i].identity.peers, HASH_TEXT);
         }
         group_close(&g);
     }
     loaded_experiment_close(&o);
     loaded_experiment_close(&o); // closing twice has no effect
     experiment_free(e);
-    return n;
+    return h;
 }
 
 #define BODY "target: {model: target.gguf}\nthreads: 1\nprompts: {file: conversations.jsonl, chat: none}\n"
@@ -44,18 +46,20 @@ static int hashes(const char *text, char (**hash)[HASH_TEXT], char (**peers)[HAS
     "cells: {sampling: [{temperature: 0}, {temperature: 1, top_k: 5}], batch: [1, 2], rule: [rejection, match], " \
     "drafter: [none, {kind: ngram, longest: 2}]}\n"
 
-static void every_list_under_cells_multiplies(void **state)
+TEST(every_list_under_cells_multiplies)
 {
-    char(*hash)[HASH_TEXT], (*peers)[HASH_TEXT];
-    int n = hashes("name: x\n" BODY CELLS, &hash, &peers);
-    assert_int_equal(n, 16);
-    for (int i = 0; i < n; i++)
+    const struct hashes h = hashes_of("name: x\n" BODY CELLS);
+    assert_int_equal(h.n, 16);
+    for (int i = 0; i < h.n; i++)
         for (int k = 0; k < i; k++) {
-            assert_string_not_equal(hash[i], hash[k]);
-            assert_int_equal(strcmp(peers[i], peers[k]) == 0, i / 4 == k / 4);
+            assert_string_not_equal(h.cell[i], h.cell[k]);
+            assert_int_equal(strcmp(h.peers[i], h.peers[k]) == 0, i / 4 == k / 4);
         }
-    free(hash);
-    free(peers);
+    // More nodes than rows of a pass make it larger.
+    assert_int_equal(hashes_of("name: x\n" BODY "cells: {batch: 40, drafter: [{kind: small, model: draft.gguf, widths:"
+                               " [4, 4]}, {kind: ngram, tokens: 30}]}\n")
+                         .n,
+                     3);
 
     struct experiment *e = load("name: x\n" BODY);
     assert_int_equal(groups(e) * e->rule.n * e->drafter.n, 1);
@@ -71,7 +75,9 @@ static void every_list_under_cells_multiplies(void **state)
     experiment_free(e);
 }
 
-static void equal_settings_are_the_same_cell(void **state)
+#define NGRAM2 "drafter: {kind: ngram, longest: 2}}\n"
+
+TEST(equal_settings_are_the_same_cell)
 {
     static const char base[] = "name: x\n" BODY "cells: {drafter: {kind: ngram, longest: 2, tokens: 8}}\n";
     static const struct {
@@ -82,44 +88,36 @@ static void equal_settings_are_the_same_cell(void **state)
         { "cells: {drafter: [{tokens: 08, kind: ngram, longest: 2}, none]}\nprompts: {chat: none, file: conversations.jsonl}\n"
           "threads: 1\ntarget: {model: \"target.gguf\", device: cpu}\nname: x\n",
           true },
-        { "name: x\n" BODY "repeat: 3\ncells: {drafter: {kind: ngram, longest: 2}}\n", true },
+        { "name: x\n" BODY "repeat: 3\ncells: {" NGRAM2, true },
         { "name: x\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: conversations.jsonl, chat: none, limit: 2, "
-          "per_category: 1}\nseed: 0\nlimits: {new_tokens: 256, stop: []}\n"
-          "cells: {sampling: {temperature: 0.0}, drafter: {kind: ngram, longest: 2}}\n",
+          "per_category: 1}\nseed: 0\nlimits: {new_tokens: 256, stop: []}\ncells: {sampling: {temperature: 0.0}, " NGRAM2,
           true },
-        { "name: y\n" BODY "cells: {drafter: {kind: ngram, longest: 2}}\n", false },
+        { "name: y\n" BODY "cells: {" NGRAM2, false },
         { "name: x\n" BODY "cells: {drafter: {kind: ngram, longest: 3}}\n", false },
-        { "name: x\n" BODY "seed: 1\ncells: {drafter: {kind: ngram, longest: 2}}\n", false },
-        { "name: x\n" BODY "limits: {new_tokens: 255}\ncells: {drafter: {kind: ngram, longest: 2}}\n", false },
-        { "name: x\n" BODY "limits: {stop: x}\ncells: {drafter: {kind: ngram, longest: 2}}\n", false },
-        { "name: x\n" BODY "limits: {ignore_end: true}\ncells: {drafter: {kind: ngram, longest: 2}}\n", false },
-        { "name: x\n" BODY "cells: {batch: 2, drafter: {kind: ngram, longest: 2}}\n", false },
-        { "name: x\n" BODY "cells: {rule: match, drafter: {kind: ngram, longest: 2}}\n", false },
-        { "name: x\n" BODY "cells: {sampling: {temperature: 0, min_p: 0.1}, drafter: {kind: ngram, longest: 2}}\n",
+        { "name: x\n" BODY "seed: 1\ncells: {" NGRAM2, false },
+        { "name: x\n" BODY "limits: {new_tokens: 255}\ncells: {" NGRAM2, false },
+        { "name: x\n" BODY "limits: {stop: x}\ncells: {" NGRAM2, false },
+        { "name: x\n" BODY "limits: {ignore_end: true}\ncells: {" NGRAM2, false },
+        { "name: x\n" BODY "cells: {batch: 2, " NGRAM2, false },
+        { "name: x\n" BODY "cells: {rule: match, " NGRAM2, false },
+        { "name: x\n" BODY "cells: {sampling: {temperature: 0, min_p: 0.1}, " NGRAM2, false },
+        { "name: x\ntarget: {model: target.gguf}\nthreads: 2\nprompts: {file: conversations.jsonl, chat: none}\ncells: {" NGRAM2,
           false },
-        { "name: x\ntarget: {model: target.gguf}\nthreads: 2\nprompts: {file: conversations.jsonl, chat: none}\n"
-          "cells: {drafter: {kind: ngram, longest: 2}}\n",
-          false },
-        { "name: x\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: p.jsonl, chat: none}\n"
-          "cells: {drafter: {kind: ngram, longest: 2}}\n",
+        { "name: x\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: p.jsonl, chat: none}\ncells: {" NGRAM2,
           false },
     };
-    char(*hash)[HASH_TEXT], (*peers)[HASH_TEXT], (*other)[HASH_TEXT], (*other_peers)[HASH_TEXT];
-    assert_int_equal(hashes(base, &hash, &peers), 2);
+    const struct hashes own = hashes_of(base);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        int n = hashes(cases[i].text, &other, &other_peers);
-        assert_int_equal(n, 2);
-        bool found = strcmp(other[0], hash[1]) == 0 || strcmp(other[1], hash[1]) == 0; // `none` may be last
+        const struct hashes other = hashes_of(cases[i].text);
+        assert_int_equal(other.n, 2);
+        const bool found =
+            strcmp(other.cell[0], own.cell[1]) == 0 || strcmp(other.cell[1], own.cell[1]) == 0; // `none` may be last
         if (found != cases[i].same)
             fail_msg("%s: %s", cases[i].same ? "another cell" : "the same cell", cases[i].text);
-        free(other);
-        free(other_peers);
     }
-    free(hash);
-    free(peers);
 }
 
-static void sampling_settings_have_one_spelling(void **state)
+TEST(sampling_settings_have_one_spelling)
 {
     static const struct {
         const char *text, *shown;
@@ -142,53 +140,44 @@ static void sampling_settings_have_one_spelling(void **state)
     }
 }
 
-static void a_changed_model_or_prompt_file_is_another_cell(void **state)
+// The draft model does not matter to `none`.
+TEST(a_changed_model_or_prompt_file_is_another_cell)
 {
     static const char text[] = "name: x\ntarget: {model: target.gguf}\nprompts: {file: changing.jsonl, chat: none}\n"
                                "cells: {drafter: {kind: small, model: changing.gguf}}\n";
-    char(*hash)[3][HASH_TEXT] = xcalloc(3, sizeof(*hash)), (*h)[HASH_TEXT], (*peers)[HASH_TEXT];
+    struct hashes h[3];
     struct small_model t = small_default;
     char *draft = test_path("changing.gguf");
     t.layers = 1;
     for (int i = 0; i < 3; i++) {
-        t.seed = i == 1 ? 5 : 6;
+        t.seed = i == 0 ? 5 : 6;
         small_write_gguf(draft, &t);
         write_file("changing.jsonl", i == 2 ? "{\"prompt\": \"abd\"}\n" : "{\"prompt\": \"abc\"}\n");
-        assert_int_equal(hashes(text, &h, &peers), 2);
-        memcpy(hash[i][0], h[0], HASH_TEXT); // none
-        memcpy(hash[i][1], h[1], HASH_TEXT); // small
-        memcpy(hash[i][2], peers[1], HASH_TEXT);
-        assert_string_equal(peers[0], peers[1]);
-        free(h);
-        free(peers);
+        h[i] = hashes_of(text);
+        assert_string_equal(h[i].peers[0], h[i].peers[1]);
     }
-    assert_string_equal(hash[0][0], hash[1][0]); // the draft model does not matter to `none`
-    assert_string_equal(hash[0][2], hash[1][2]);
-    assert_string_not_equal(hash[0][1], hash[1][1]);
-    assert_string_not_equal(hash[0][0], hash[2][0]);
-    assert_string_not_equal(hash[0][1], hash[2][1]);
-    assert_string_not_equal(hash[0][2], hash[2][2]);
-    free(hash);
+    for (int k = 0; k < 2; k++) { // none, small
+        assert_int_equal(strcmp(h[0].cell[k], h[1].cell[k]) == 0, k == 0);
+        assert_string_not_equal(h[1].cell[k], h[2].cell[k]);
+    }
+    assert_string_equal(h[0].peers[0], h[1].peers[0]);
+    assert_string_not_equal(h[1].peers[0], h[2].peers[0]);
     free(draft);
 }
 
-// Hashes of `small` and of `none`, with these options of the target and of the drafter.
-static void hash_with(const char *model, const char *target, const char *drafter, char to[2][HASH_TEXT])
+// Hashes of `none` and of `small`, with these options of the target and of the drafter.
+static struct hashes hashes_with(const char *model, const char *target, const char *drafter)
 {
-    char(*hash)[HASH_TEXT], (*peers)[HASH_TEXT];
     char *text =
         xformat("name: x\ntarget: {model: %s%s}\nthreads: 1\nprompts: {file: conversations.jsonl, chat: none}\n"
                 "cells: {drafter: [none, {kind: small, model: %s%s}]}\n",
                 model, target, model, drafter);
-    assert_int_equal(hashes(text, &hash, &peers), 2);
-    memcpy(to[0], hash[1], HASH_TEXT);
-    memcpy(to[1], hash[0], HASH_TEXT);
-    free(hash);
-    free(peers);
+    const struct hashes h = hashes_of(text);
     free(text);
+    return h;
 }
 
-static void a_default_is_the_cell_that_it_resolves_to(void **state)
+TEST(a_default_is_the_cell_that_it_resolves_to)
 {
     write_blocks("blocks.gguf");
     static const struct {
@@ -209,28 +198,15 @@ static void a_default_is_the_cell_that_it_resolves_to(void **state)
         { "blocks.gguf", "", ", cache: q8_0", false, true },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        char defaults[2][HASH_TEXT], explicit[2][HASH_TEXT];
-        hash_with(cases[i].model, "", "", defaults);
-        hash_with(cases[i].model, cases[i].target, cases[i].drafter, explicit);
-        if ((strcmp(defaults[0], explicit[0]) == 0) != cases[i].same)
-            fail_msg("%s, small: %s%s", cases[i].model, cases[i].target, cases[i].drafter);
-        if ((strcmp(defaults[1], explicit[1]) == 0) != cases[i].same_none)
-            fail_msg("%s, none: %s%s", cases[i].model, cases[i].target, cases[i].drafter);
+        const struct hashes defaults = hashes_with(cases[i].model, "", ""),
+                            given = hashes_with(cases[i].model, cases[i].target, cases[i].drafter);
+        if ((strcmp(defaults.cell[1], given.cell[1]) == 0) != cases[i].same ||
+            (strcmp(defaults.cell[0], given.cell[0]) == 0) != cases[i].same_none)
+            fail_msg("%s: %s%s", cases[i].model, cases[i].target, cases[i].drafter);
     }
 }
 
-static void more_nodes_than_rows_of_a_pass_make_it_larger(void **state)
-{
-    char(*hash)[HASH_TEXT], (*peers)[HASH_TEXT];
-    int n = hashes("name: x\n" BODY "cells: {batch: 40, drafter: [{kind: small, model: draft.gguf, widths: [4, 4]}, "
-                   "{kind: ngram, tokens: 30}]}\n",
-                   &hash, &peers);
-    assert_int_equal(n, 3);
-    free(hash);
-    free(peers);
-}
-
-static void json_keeps_numbers_and_texts_apart(void **state)
+TEST(json_keeps_numbers_and_texts_apart)
 {
     // The first ten are numbers, true or false of JSON.
     static const char *const texts[] = { "0",     "-1",  "12",  "0.5",  "-0.25", "1e5",  "1E-5",     "2.5e+3", "true",
@@ -253,16 +229,4 @@ static void json_keeps_numbers_and_texts_apart(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_keeps_numbers_and_texts_apart),
-        cmocka_unit_test(every_list_under_cells_multiplies),
-        cmocka_unit_test(equal_settings_are_the_same_cell),
-        cmocka_unit_test(sampling_settings_have_one_spelling),
-        cmocka_unit_test(a_changed_model_or_prompt_file_is_another_cell),
-        cmocka_unit_test(a_default_is_the_cell_that_it_resolves_to),
-        cmocka_unit_test(more_nodes_than_rows_of_a_pass_make_it_larger),
-    };
-    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
-}
+RUN_TESTS(make_files, test_directory_tear_down)

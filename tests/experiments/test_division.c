@@ -1,6 +1,6 @@
 // test_division.c - for any number of shards every paired run of an experiment is in exactly one shard, with all of its cells and
 // prompts, and shards have about the same work; which shard a process is, by option and in job arrays of Slurm.
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,6 +16,7 @@
 #include "commands/commands.h"
 #include "experiments/division.h"
 #include "tests/experiments/small_experiments.h"
+#include "tests/support/printed_text.h"
 #include "tests/support/small_model.h"
 
 // ---- dealing
@@ -36,7 +37,7 @@ static void check_loads(const struct part *part, int n, int shards)
             assert_true(load[a] - load[b] <= largest);
 }
 
-static void paired_runs_are_dealt_evenly_to_any_number_of_shards(void **state)
+TEST(paired_runs_are_dealt_evenly_to_any_number_of_shards)
 {
     uint64_t random_state = 3;
     for (int round = 0; round < 2000; round++) {
@@ -54,7 +55,7 @@ static void paired_runs_are_dealt_evenly_to_any_number_of_shards(void **state)
     }
 }
 
-static void large_ones_are_dealt_first_and_equal_ones_in_turn(void **state)
+TEST(large_ones_are_dealt_first_and_equal_ones_in_turn)
 {
     struct part part[12] = { { 0 } };
     for (int i = 0; i < 12; i++)
@@ -138,7 +139,7 @@ static void check_shards(const struct experiment *e, int shards)
     free(pair_of);
 }
 
-static void every_pair_is_in_exactly_one_shard(void **state)
+TEST(every_pair_is_in_exactly_one_shard)
 {
     static const char *const cells[] = {
         "drafter: [none, ngram]",
@@ -174,7 +175,7 @@ static bool is_dealt_alike(const struct division *x, int a, const struct divisio
     }
 }
 
-static void work_is_the_same_where_each_shard_has_the_same(void **state)
+TEST(work_is_the_same_where_each_shard_has_the_same)
 {
     static const struct {
         int prompts, repeat, shards;
@@ -213,7 +214,7 @@ static void work_is_the_same_where_each_shard_has_the_same(void **state)
     }
 }
 
-static void another_drafter_or_rule_divides_the_same_way(void **state)
+TEST(another_drafter_or_rule_divides_the_same_way)
 {
     static const char *const cells[] = {
         "sampling: [{temperature: 0}, {temperature: 1}], batch: [1, 2, 3], drafter: [none, ngram]",
@@ -247,94 +248,58 @@ static void set(const char *id, const char *count, const char *min, const char *
             unsetenv(names[i]);
 }
 
-static void a_shard_is_given_or_found_in_slurms_variables(void **state)
+TEST(a_shard_is_given_or_found_in_slurms_variables)
 {
     static const struct {
         const char *option, *id, *count, *min, *step;
         int index, of;
         bool by_slurm;
+        const char *message;
     } cases[] = {
-        { NULL, NULL, NULL, NULL, NULL, 0, 1, false },
-        { NULL, NULL, "4", "0", "1", 0, 1, false }, // only the id says that this is a task of an array
-        { NULL, "", "", "", "", 0, 1, false },
-        { "2/4", NULL, NULL, NULL, NULL, 2, 4, false },
-        { "0/1", NULL, NULL, NULL, NULL, 0, 1, false },
-        { "65535/65536", NULL, NULL, NULL, NULL, 65535, 65536, false },
-        { NULL, "0", "4", "0", "1", 0, 4, true },
-        { NULL, "3", "4", "0", "1", 3, 4, true },
-        { NULL, "4", "4", "1", "1", 3, 4, true },  // --array=1-4
-        { NULL, "10", "3", "2", "4", 2, 3, true }, // --array=2-10:4
-        { NULL, "2", "3", NULL, NULL, 2, 3, true },
-        { "1/2", "0", "4", "0", "1", 1, 2, false },
-        { "none", "3", "4", "0", "1", 0, 1, false },
-        { "none", "x", NULL, NULL, NULL, 0, 1, false },
+        { NULL, NULL, NULL, NULL, NULL, 0, 1, false, NULL },
+        { NULL, NULL, "4", "0", "1", 0, 1, false, NULL }, // only the id says that this is a task of an array
+        { NULL, "", "", "", "", 0, 1, false, NULL },
+        { "2/4", NULL, NULL, NULL, NULL, 2, 4, false, NULL },
+        { "0/1", NULL, NULL, NULL, NULL, 0, 1, false, NULL },
+        { "65535/65536", NULL, NULL, NULL, NULL, 65535, 65536, false, NULL },
+        { NULL, "0", "4", "0", "1", 0, 4, true, NULL },
+        { NULL, "3", "4", "0", "1", 3, 4, true, NULL },
+        { NULL, "4", "4", "1", "1", 3, 4, true, NULL },  // --array=1-4
+        { NULL, "10", "3", "2", "4", 2, 3, true, NULL }, // --array=2-10:4
+        { NULL, "2", "3", NULL, NULL, 2, 3, true, NULL },
+        { "1/2", "0", "4", "0", "1", 1, 2, false, NULL },
+        { "none", "3", "4", "0", "1", 0, 1, false, NULL },
+        { "none", "x", NULL, NULL, NULL, 0, 1, false, NULL },
+        { "4/4", NULL, NULL, NULL, NULL, 0, 0, false, "--shard: .. from 0 to 3 .. \"4/4\"" },
+        { "", NULL, NULL, NULL, NULL, 0, 0, false, "--shard: expected I/N .. \"\"" },
+        { "1", NULL, NULL, NULL, NULL, 0, 0, false, "--shard: expected I/N .. \"1\"" },
+        { "1/", NULL, NULL, NULL, NULL, 0, 0, false, "--shard: expected I/N .. \"1/\"" },
+        { "/4", NULL, NULL, NULL, NULL, 0, 0, false, "--shard: expected I/N .. \"/4\"" },
+        { "-1/4", NULL, NULL, NULL, NULL, 0, 0, false, "--shard: expected I/N .. \"-1/4\"" },
+        { "1/4x", NULL, NULL, NULL, NULL, 0, 0, false, "--shard: expected I/N .. \"1/4x\"" },
+        { "1/ 4", NULL, NULL, NULL, NULL, 0, 0, false, "--shard: expected I/N .. \"1/ 4\"" },
+        { "0/0", NULL, NULL, NULL, NULL, 0, 0, false, "--shard: expected I/N .. \"0/0\"" },
+        { "0/65537", NULL, NULL, NULL, NULL, 0, 0, false, "--shard: expected I/N .. \"0/65537\"" },
+        { "99999999999999999999/4", NULL, NULL, NULL, NULL, 0, 0, false, "--shard: .. from 0 to 3" },
+        { NULL, "3", NULL, NULL, NULL, 0, 0, false, "SLURM_ARRAY_TASK_ID is set .. TASK_COUNT is not" },
+        { NULL, "x", "4", NULL, NULL, 0, 0, false, "SLURM_ARRAY_TASK_ID: .. \"x\"" },
+        { NULL, "3", "0", NULL, NULL, 0, 0, false, "SLURM_ARRAY_TASK_COUNT: .. found 0" },
+        { NULL, "7", "1", "7", "1", 0, 0, false, "SLURM_ARRAY_TASK_COUNT is 1: .. --shard none" },      // --array=7
+        { NULL, "7", "3", "1", "2", 0, 0, false, "SLURM_ARRAY_TASK_ID is 7: .. 3 from 1 with step 2" }, // --array=1,3,7
+        { NULL, "4", "3", "1", "2", 0, 0, false, "SLURM_ARRAY_TASK_ID is 4: .. 3 from 1 with step 2" },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct error err = { "" };
-        struct shard s;
+        struct shard s = { 0 };
         set(cases[i].id, cases[i].count, cases[i].min, cases[i].step);
-        assert_ok(shard_read(cases[i].option, &s, &err), err);
-        assert_int_equal(s.index, cases[i].index);
-        assert_int_equal(s.of, cases[i].of);
-        assert_int_equal(s.by_slurm, cases[i].by_slurm);
+        const bool ok = shard_read(cases[i].option, &s, &err);
+        if (cases[i].message != NULL)
+            expect_pattern(err.text, cases[i].message, cases[i].message);
+        else
+            assert_true(s.index == cases[i].index && s.of == cases[i].of && s.by_slurm == cases[i].by_slurm);
+        assert_int_equal(ok, cases[i].message == NULL);
     }
     set(NULL, NULL, NULL, NULL);
 }
 
-static void bad_shards_are_refused(void **state)
-{
-    static const struct {
-        const char *option, *id, *count, *min, *step, *message;
-    } cases[] = {
-        { "4/4", NULL, NULL, NULL, NULL,
-          "--shard: expected I from 0 to 3 in I/4, found \"4/4\": the first shard is 0" },
-        { "", NULL, NULL, NULL, NULL, "--shard: expected I/N, as in 0/4, N up to 65536, or none, found \"\"" },
-        { "1", NULL, NULL, NULL, NULL, "--shard: expected I/N, as in 0/4, N up to 65536, or none, found \"1\"" },
-        { "1/", NULL, NULL, NULL, NULL, "--shard: expected I/N, as in 0/4, N up to 65536, or none, found \"1/\"" },
-        { "/4", NULL, NULL, NULL, NULL, "--shard: expected I/N, as in 0/4, N up to 65536, or none, found \"/4\"" },
-        { "-1/4", NULL, NULL, NULL, NULL, "--shard: expected I/N, as in 0/4, N up to 65536, or none, found \"-1/4\"" },
-        { "1/4x", NULL, NULL, NULL, NULL, "--shard: expected I/N, as in 0/4, N up to 65536, or none, found \"1/4x\"" },
-        { "1/ 4", NULL, NULL, NULL, NULL, "--shard: expected I/N, as in 0/4, N up to 65536, or none, found \"1/ 4\"" },
-        { "0/0", NULL, NULL, NULL, NULL, "--shard: expected I/N, as in 0/4, N up to 65536, or none, found \"0/0\"" },
-        { "0/65537", NULL, NULL, NULL, NULL,
-          "--shard: expected I/N, as in 0/4, N up to 65536, or none, found \"0/65537\"" },
-        { "99999999999999999999/4", NULL, NULL, NULL, NULL,
-          "--shard: expected I from 0 to 3 in I/4, found \"99999999999999999999/4\": the first shard is 0" },
-        { NULL, "3", NULL, NULL, NULL,
-          "SLURM_ARRAY_TASK_ID is set and SLURM_ARRAY_TASK_COUNT is not: expected both, or --shard I/N, or --shard none" },
-        { NULL, "x", "4", NULL, NULL, "SLURM_ARRAY_TASK_ID: expected an integer, found \"x\" (or give --shard)" },
-        { NULL, "3", "0", NULL, NULL,
-          "SLURM_ARRAY_TASK_COUNT: expected an integer from 1 to 2147483647, found 0 (or give --shard)" },
-        { NULL, "7", "1", "7", "1", // --array=7
-          "SLURM_ARRAY_TASK_COUNT is 1: expected several tasks that share the work; --shard I/N says what this one runs, "
-          "--shard none that it is all" },
-        { NULL, "7", "3", "1", "2", // --array=1,3,7
-          "SLURM_ARRAY_TASK_ID is 7: expected one of at most 65536 evenly spaced tasks, found 3 from 1 with step 2; "
-          "--shard I/N says what this one runs" },
-        { NULL, "4", "3", "1", "2",
-          "SLURM_ARRAY_TASK_ID is 4: expected one of at most 65536 evenly spaced tasks, found 3 from 1 with step 2; "
-          "--shard I/N says what this one runs" },
-    };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct error err = { "" };
-        struct shard s;
-        set(cases[i].id, cases[i].count, cases[i].min, cases[i].step);
-        assert_false(shard_read(cases[i].option, &s, &err));
-        assert_string_equal(err.text, cases[i].message);
-    }
-    set(NULL, NULL, NULL, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(paired_runs_are_dealt_evenly_to_any_number_of_shards),
-        cmocka_unit_test(large_ones_are_dealt_first_and_equal_ones_in_turn),
-        cmocka_unit_test(every_pair_is_in_exactly_one_shard),
-        cmocka_unit_test(work_is_the_same_where_each_shard_has_the_same),
-        cmocka_unit_test(another_drafter_or_rule_divides_the_same_way),
-        cmocka_unit_test(a_shard_is_given_or_found_in_slurms_variables),
-        cmocka_unit_test(bad_shards_are_refused),
-    };
-    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
-}
+RUN_TESTS(make_files, test_directory_tear_down)

@@ -1,5 +1,5 @@
 // test_experiment.c - experiments from cells to database: stored cells are not run again, and steps are recorded as verified.
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -21,14 +21,17 @@
 
 // ---- records
 
-static void a_step_is_recorded_as_it_was_verified(void **state)
+TEST(a_step_is_recorded_as_it_was_verified)
 {
-    // 0 -+- 1 -+- 3        accepted: 1, 4; the text ends after the token of 1: kept 1
+    // 0 -+- 1 -+- 3        accepted: 1, 4; a second text ends after the token of 1: kept 1. Node 2 was not tested.
     //    `- 2  `- 4
     int32_t token[] = { 9, 10, 20, 30, 40 }, parent[] = { -1, 0, 0, 1, 1 }, node[] = { 0, 1, 4 },
-            out[] = { 10, 40, 50 };
+            out[] = { 10, 40, 50, 10 };
     uint8_t proposal[] = { DETERMINISTIC, SAMPLED, DETERMINISTIC, SAMPLED, SAMPLED_WITHOUT_REPLACEMENT };
     double p[] = { NAN, 0.5, NAN, 0.25, 0.125 }, q[] = { NAN, 0.4, NAN, 0.5, 0.75 };
+    static const struct trial_row trials[] = { { 1, 1, 0, 10, SAMPLED, 0.5, 0.4, true, NULL },
+                                               { 3, 2, 0, 30, SAMPLED, 0.25, 0.5, false, NULL },
+                                               { 4, 2, 1, 40, SAMPLED_WITHOUT_REPLACEMENT, 0.125, 0.75, true, NULL } };
     struct speclab_step s = { .sequence = 77,
                               .position = 4,
                               .token = out,
@@ -48,59 +51,43 @@ static void a_step_is_recorded_as_it_was_verified(void **state)
                               .advance_ns = 3,
                               .at_ns = 4,
                               .batch = 1 };
+    const struct speclab_end e = { .sequence = 77,
+                                   .token = out,
+                                   .n = 4,
+                                   .reason = "limit",
+                                   .why = SPECLAB_STOP_LIMIT,
+                                   .shared = 2,
+                                   .prefill_ns = 5,
+                                   .decode_ns = 6,
+                                   .wall_ns = 7 };
     struct recorder *r = recorder_create(1, true, 0);
     struct speclab_listener l = recorder_listener(r, false);
     struct sequence_row row;
-
     l.step(l.self, &s); // not recorded: a warm-up
     recorder_begin(r, 77);
     l.step(l.self, &s);
     s.n = s.accepted = 1;
     l.step(l.self, &s);
     assert_int_equal(recorder_take(r, &row), -1);
-    int32_t all[] = { 10, 40, 50, 10 };
-    struct speclab_end e = { .sequence = 77,
-                             .token = all,
-                             .n = 4,
-                             .reason = "limit",
-                             .why = SPECLAB_STOP_LIMIT,
-                             .shared = 2,
-                             .prefill_ns = 5,
-                             .decode_ns = 6,
-                             .wall_ns = 7 };
     l.end(l.self, &e);
     assert_int_equal(recorder_take(r, &row), 77);
     assert_int_equal(recorder_take(r, &(struct sequence_row){ 0 }), -1);
 
-    assert_int_equal(row.new_tokens, 4);
-    assert_memory_equal(row.token, all, sizeof(all));
+    assert_true(row.new_tokens == 4 && row.n_steps == 2 && row.shared_tokens == 2 && row.prefill_ns == 5);
+    assert_memory_equal(row.token, out, sizeof(out));
     assert_string_equal(row.stop, "limit");
-    assert_int_equal(row.n_steps, 2);
-    assert_int_equal(row.step[0].drafted, 4);
-    assert_int_equal(row.step[0].depth, 2);
-    assert_int_equal(row.step[0].accepted, 2);
-    assert_int_equal(row.step[1].accepted, 1); // the text ended there
-    assert_int_equal(row.step[0].n_trials, 3); // node 2 was not tested
-    const struct trial_row *t = row.step[1].trial;
-    assert_int_equal(t[0].node, 1);
-    assert_int_equal(t[0].rank, 0);
-    assert_true(t[0].accepted);
-    assert_true(t[0].p == 0.5 && t[1].p == 0.25 && t[2].p == 0.125);
-    assert_true(t[0].q == 0.4 && t[1].q == 0.5 && t[2].q == 0.75);
-    assert_int_equal(row.step[0].propose_ns, 1);
-    assert_int_equal(row.step[0].verify_ns, 2);
-    assert_int_equal(row.step[0].advance_ns, 3);
-    assert_int_equal(row.step[0].at_ns, 4);
-    assert_int_equal(row.step[0].batch, 1);
-    assert_int_equal(row.shared_tokens, 2);
-    assert_int_equal(row.prefill_ns, 5);
-    assert_int_equal(t[1].node, 3);
-    assert_false(t[1].accepted);
-    assert_int_equal(t[2].node, 4);
-    assert_int_equal(t[2].depth, 2);
-    assert_int_equal(t[2].rank, 1);
-    assert_int_equal(t[2].proposal, SAMPLED_WITHOUT_REPLACEMENT);
-    assert_true(t[2].accepted);
+    for (int i = 0; i < 2; i++) {
+        const struct step_row *at = &row.step[i];
+        assert_true(at->drafted == 4 && at->depth == 2 && at->accepted == 2 - i && at->batch == 1 && at->n_trials == 3);
+        assert_true(at->propose_ns == 1 && at->verify_ns == 2 && at->advance_ns == 3 && at->at_ns == 4);
+        for (int k = 0; k < 3; k++) {
+            const struct trial_row *found = &at->trial[k], *of = &trials[k];
+            assert_true(found->node == of->node && found->depth == of->depth && found->rank == of->rank);
+            assert_true(found->token == of->token && found->proposal == of->proposal &&
+                        found->accepted == of->accepted);
+            assert_true(found->p == of->p && found->q == of->q);
+        }
+    }
     recorder_destroy(r);
 }
 
@@ -113,34 +100,31 @@ static void a_step_is_recorded_as_it_was_verified(void **state)
     "cells:\n  sampling: [{temperature: 0}, {temperature: 1}]\n  rule: match\n  drafter: [none, ngram, " \
     "{kind: small, model: draft.gguf, widths: [2, 2, 1], pick: greedy}]\n"
 
-static void an_experiment_runs_once(void **state)
+TEST(an_experiment_runs_once)
 {
     struct store *s = open_store("once.db");
     static const char text[] = "name: once\n" RUN_BODY THREE;
     run(text, s);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), 6);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE finished IS NULL"), 0);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), 6 * TURNS);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM pair"), 2 * 5);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM paired WHERE none IS NULL"), 0);
+    expect_count(s, 6, "run");
+    expect_count(s, 0, "run WHERE finished IS NULL");
+    expect_count(s, 6 * TURNS, "sequence");
+    expect_count(s, 2 * 5, "pair");
+    expect_count(s, 0, "paired WHERE none IS NULL");
     // `match`: the same text for every drafter, at temperature 1 too; another one at each temperature
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM texts"), 4 * TURNS);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM texts WHERE NOT equal"), 0);
+    expect_count(s, 4 * TURNS, "texts");
+    expect_count(s, 0, "texts WHERE NOT equal");
     assert_true(query_first_int(s, "SELECT count(DISTINCT text_hash) FROM sequence") > TURNS);
     // Cells run back to back, in rotated order: each is first in some pair.
     assert_int_equal(
         query_first_int(
             s, "SELECT count(DISTINCT run) FROM sequence WHERE id IN (SELECT min(id) FROM sequence GROUP BY pair)"),
         6);
-    assert_int_equal(
-        query_first_int(
-            s, "SELECT count(*) FROM (SELECT pair FROM sequence GROUP BY pair HAVING count(DISTINCT run) <> 3)"),
-        0);
+    expect_count(s, 0, "(SELECT pair FROM sequence GROUP BY pair HAVING count(DISTINCT run) <> 3)");
     assert_true(query_first_int(s, "SELECT count(*) FROM trial") > 0);
 
     run(text, s); // again: nothing to do
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), 6 * TURNS);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM pair"), 2 * 5);
+    expect_count(s, 6 * TURNS, "sequence");
+    expect_count(s, 2 * 5, "pair");
 
     // A fourth drafter runs, paired with `none`, and no other cell.
     run("name: once\n" RUN_BODY
@@ -148,22 +132,20 @@ static void an_experiment_runs_once(void **state)
         "{kind: small, model: draft.gguf, widths: [2, 2, 1], pick: greedy}, "
         "{kind: small, model: draft.gguf, tokens: 2}]\n",
         s);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), 8);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), 10 * TURNS);
-    assert_int_equal(
-        query_first_int(s, "SELECT count(*) FROM sequence JOIN run ON run.id = run WHERE drafter_kind = 'none'"),
-        4 * TURNS);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM paired WHERE none IS NULL"), 0);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM texts WHERE NOT equal"), 0);
+    expect_count(s, 8, "run");
+    expect_count(s, 10 * TURNS, "sequence");
+    expect_count(s, 4 * TURNS, "sequence JOIN run ON run.id = run WHERE drafter_kind = 'none'");
+    expect_count(s, 0, "paired WHERE none IS NULL");
+    expect_count(s, 0, "texts WHERE NOT equal");
 
     // More repeats add sequences to the same cells.
     run("name: once\n" RUN_BODY "repeat: 2\n" THREE, s);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), 8);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), 16 * TURNS);
+    expect_count(s, 8, "run");
+    expect_count(s, 16 * TURNS, "sequence");
     store_close(s);
 }
 
-static void a_raised_limit_adds_prompts(void **state)
+TEST(a_raised_limit_adds_prompts)
 {
     struct store *s = open_store("limit.db");
     static const char *const limit[] = { "limit: 2", "limit: 4", "per_category: 1" };
@@ -174,14 +156,14 @@ static void a_raised_limit_adds_prompts(void **state)
             "limits: {new_tokens: 6}\ncells: {batch: 3, drafter: ngram}\n",
             limit[i]);
         run(text, s);
-        assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), 2);
-        assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), sequences[i]);
+        expect_count(s, 2, "run");
+        expect_count(s, sequences[i], "sequence");
         free(text);
     }
     store_close(s);
 }
 
-static void stored_settings_are_an_experiment_file(void **state)
+TEST(stored_settings_are_an_experiment_file)
 {
     struct store *s = open_store("stored.db");
     run("name: stored\n" RUN_BODY THREE, s);
@@ -196,12 +178,12 @@ static void stored_settings_are_an_experiment_file(void **state)
         run(text, s);
         free(text);
     }
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), 6);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), before);
+    expect_count(s, 6, "run");
+    expect_count(s, before, "sequence");
     store_close(s);
 }
 
-static void a_run_stores_its_precision(void **state)
+TEST(a_run_stores_its_precision)
 {
     static const struct {
         const char *given, *activations, *cache;
@@ -222,7 +204,7 @@ static void a_run_stores_its_precision(void **state)
         run(text, s);
         run(text, s); // the same cells
         free(text);
-        assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), 3 * (i + 1));
+        expect_count(s, 3 * (i + 1), "run");
         char *sql =
             xformat("SELECT count(*) FROM run WHERE activations = '%s' AND cache = '%s' AND settings -> '$.target' ="
                     " json_object('model', 'quantized.gguf', 'device', 'cpu', 'activations', '%s', 'cache', '%s')",
@@ -230,45 +212,37 @@ static void a_run_stores_its_precision(void **state)
         assert_int_equal(query_first_int(s, sql), 3);
         free(sql);
     }
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), 3 * CASES_HERE * TURNS);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM texts"), 2 * CASES_HERE * TURNS);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM texts WHERE NOT equal"),
-                     0); // bitwise equal in every precision
-    assert_int_equal(
-        query_first_int(
-            s,
-            "SELECT count(*) FROM run WHERE drafter = 'small(model=quantized.gguf)' AND settings LIKE"
-            " '%, \"activations\": \"int8\", \"quantize\": \"none\", \"cache\": \"f32\", \"vocabulary\": \"same\"}}}'"),
-        CASES_HERE);
-    assert_int_equal(
-        query_first_int(
-            s,
-            "SELECT count(*) FROM run WHERE settings LIKE"
-            " '%, \"activations\": \"f32\", \"quantize\": \"none\", \"cache\": \"q8_0\", \"vocabulary\": \"same\"}}}'"),
-        CASES_HERE);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE settings LIKE '%default%'"), 0);
+    expect_count(s, 3 * CASES_HERE * TURNS, "sequence");
+    expect_count(s, 2 * CASES_HERE * TURNS, "texts");
+    expect_count(s, 0, "texts WHERE NOT equal"); // bitwise equal in every precision
+    expect_count(
+        s, CASES_HERE,
+        "run WHERE drafter = 'small(model=quantized.gguf)' AND settings LIKE"
+        " '%, \"activations\": \"int8\", \"quantize\": \"none\", \"cache\": \"f32\", \"vocabulary\": \"same\"}}}'");
+    expect_count(
+        s, CASES_HERE,
+        "run WHERE settings LIKE"
+        " '%, \"activations\": \"f32\", \"quantize\": \"none\", \"cache\": \"q8_0\", \"vocabulary\": \"same\"}}}'");
+    expect_count(s, 0, "run WHERE settings LIKE '%default%'");
     assert_int_equal(query_first_int(s, "SELECT count(DISTINCT peers) FROM run"), CASES_HERE);
     store_close(s);
 }
 
-static void batches_and_trees_decode_the_text_of_plain_decoding(void **state)
+TEST(batches_and_trees_decode_the_text_of_plain_decoding)
 {
     struct store *s = open_store("batches.db");
     run("name: batches\n" RUN_BODY "cells:\n  batch: [1, 2, 5]\n  rule: [rejection, match]\n  drafter: [none, ngram, "
         "{kind: small, model: draft.gguf, widths: [3, 2, 1], pick: sampled}, "
         "{kind: small, model: other.gguf, nodes: 9, pick: greedy}]\n",
         s);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), 24);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), 24 * TURNS);
-    assert_int_equal(
-        query_first_int(
-            s, "SELECT count(*) FROM (SELECT 1 FROM sequence GROUP BY prompt, turn HAVING count(DISTINCT tokens) > 1)"),
-        0);
+    expect_count(s, 24, "run");
+    expect_count(s, 24 * TURNS, "sequence");
+    expect_count(s, 0, "(SELECT 1 FROM sequence GROUP BY prompt, turn HAVING count(DISTINCT tokens) > 1)");
     assert_int_equal(query_first_int(s, "SELECT max(step.batch) FROM step"), 5);
     store_close(s);
 }
 
-static void a_conversation_that_outgrows_the_context_ends(void **state)
+TEST(a_conversation_that_outgrows_the_context_ends)
 {
     struct store *s = open_store("outgrown.db");
     static const char text[] =
@@ -276,15 +250,15 @@ static void a_conversation_that_outgrows_the_context_ends(void **state)
         "limits: {new_tokens: 30, context: 34, ignore_end: true}\ncells: {drafter: ngram}\n";
     for (int i = 0; i < 2; i++) {
         run(text, s);
-        assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence WHERE turn = 0"), 10);
-        assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence WHERE turn > 0"), 0);
+        expect_count(s, 10, "sequence WHERE turn = 0");
+        expect_count(s, 0, "sequence WHERE turn > 0");
         assert_true(query_first_int(s, "SELECT count(*) FROM sequence WHERE stop = 'context'") > 0);
-        assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE finished IS NULL"), 0);
+        expect_count(s, 0, "run WHERE finished IS NULL");
     }
     store_close(s);
 }
 
-static void stop_strings_end_texts_at_the_same_token_for_every_drafter(void **state)
+TEST(stop_strings_end_texts_at_the_same_token_for_every_drafter)
 {
     // A character of the target's text without stop strings.
     struct error err = { "" };
@@ -308,19 +282,18 @@ static void stop_strings_end_texts_at_the_same_token_for_every_drafter(void **st
     text = xformat("name: stopped\n%slimits: {new_tokens: 40, ignore_end: true, stop: [\"%s\"]}\n", body, stop);
     run(text, s);
     free(text);
-    assert_int_equal(
-        query_first_int(s, "SELECT count(*) FROM sequence JOIN run ON run.id = run WHERE experiment = 'stopped'"), 3);
+    expect_count(s, 3, "sequence JOIN run ON run.id = run WHERE experiment = 'stopped'");
     assert_int_equal(
         query_first_int(
             s, "SELECT count(DISTINCT tokens) FROM sequence JOIN run ON run.id = run WHERE experiment = 'stopped'"),
         1);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence WHERE stop = 'string'"), 3);
+    expect_count(s, 3, "sequence WHERE stop = 'string'");
     store_close(s);
 }
 
 // ---- the dry run, and the project's own files
 
-static void a_dry_run_reports_what_is_done_and_changes_nothing(void **state)
+TEST(a_dry_run_reports_what_is_done_and_changes_nothing)
 {
     struct store *s = open_store("dry.db");
     static const char text[] = "name: dry\n" RUN_BODY "cells: {drafter: [ngram, {kind: small, model: draft.gguf}]}\n";
@@ -333,15 +306,15 @@ static void a_dry_run_reports_what_is_done_and_changes_nothing(void **state)
         assert_int_equal(planned(plan, "done", 1), i == 0 ? 0 : 5);
         assert_int_equal(planned(plan, "turns", -1), i == 0 ? 3 * TURNS : 0);
         json_free(plan);
-        assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), i == 0 ? 0 : 3 * TURNS);
-        assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), i == 0 ? 0 : 3);
+        expect_count(s, i == 0 ? 0 : 3 * TURNS, "sequence");
+        expect_count(s, i == 0 ? 0 : 3, "run");
         if (i == 0)
             run(text, s);
     }
     store_close(s);
 }
 
-static void a_dry_run_counts_the_cache_by_its_type(void **state)
+TEST(a_dry_run_counts_the_cache_by_its_type)
 {
     // Heads of 32: 2 x 3 layers x 40 slots x 400 rows x 32 numbers, each of 4 bytes, of 2, or of 34 / 32.
     static const struct {
@@ -363,7 +336,7 @@ static void a_dry_run_counts_the_cache_by_its_type(void **state)
     }
 }
 
-static void a_dry_run_counts_memory_by_device(void **state)
+TEST(a_dry_run_counts_memory_by_device)
 {
 #if defined(EMULATED_DEVICE)
     // Weights of three layers and of one, tables of embeddings included; 2 x 3 layers x 3 drafters x 2 slots x some 200 rows x 32
@@ -402,52 +375,39 @@ static void a_dry_run_counts_memory_by_device(void **state)
 #endif
 }
 
-static void a_run_names_the_drafters_device(void **state)
+// The drafter's device, and what a device gives up while it decodes, stand beside the processor: they change no bit.
+TEST(a_run_names_its_devices_and_what_they_gave_up)
 {
 #if defined(EMULATED_DEVICE)
-    struct store *s = open_store("devices.db");
-    run("name: devices\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: p.jsonl, chat: none}\n"
-        "limits: {context: 200, new_tokens: 3}\n"
-        "cells: {drafter: [{kind: small, model: draft.gguf, tokens: 2, device: cuda}]}\n",
-        s);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE device = 'cpu' AND"
-                                        " machine LIKE '%; drafter on emulated GPU (cuda:0), compute capability %'"),
-                     1);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE machine NOT LIKE '%emulated%'"), 1); // none's
-    assert_true(query_first_int(s, "SELECT count(*) FROM texts") > 0);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM texts WHERE NOT equal"), 0);
-    store_close(s);
-#endif
-}
-
-// What a device gives up while it decodes is in the results, beside the processor: it changes no bit.
-static void a_run_names_what_its_device_gave_up(void **state)
-{
-#if defined(EMULATED_DEVICE)
-    static const char sentence[] = "CUDA graphs: off (SPECLAB_CUDA_SYNC is set)";
-    static const char text[] = "name: given_up\ntarget: {model: target.gguf, device: cuda}\nthreads: 1\n"
+    static const char text[] = "name: devices\ntarget: {model: target.gguf, device: %s}\nthreads: 1\n"
                                "prompts: {file: p.jsonl, chat: none}\nlimits: {context: 200, new_tokens: 3}\n"
-                               "cells: {drafter: [none]}\n";
+                               "cells: {drafter: [%s]}\n";
     struct error err;
-    char *progress;
+    struct store *s = open_store("devices.db");
+    char *progress, *drafter = xformat(text, "cpu", "{kind: small, model: draft.gguf, tokens: 2, device: cuda}"),
+                    *target = xformat(text, "cuda", "none");
     size_t n;
+    run(drafter, s);
+    expect_count(s, 1, "run WHERE machine LIKE '%; drafter on emulated GPU (cuda:0), compute capability %'");
+    expect_count(s, 1, "run WHERE machine NOT LIKE '%emulated%'"); // none's
+    assert_true(query_first_int(s, "SELECT count(*) FROM texts") > 0);
+    expect_count(s, 0, "texts WHERE NOT equal");
     FILE *to = open_memstream(&progress, &n);
-    struct store *s = open_store("given_up.db");
-    struct experiment *e = load(text);
+    struct experiment *e = load(target);
     setenv("SPECLAB_CUDA_SYNC", "1", 1);
     assert_ok(experiment_run(e, s, to, NULL, &err), err);
     unsetenv("SPECLAB_CUDA_SYNC");
     experiment_free(e);
     fclose(to);
-    const char *first = strstr(progress, sentence);
-    assert_true(first != NULL && strstr(first + 1, sentence) == NULL);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE machine LIKE"
-                                        " '%; CUDA graphs: off (SPECLAB_CUDA_SYNC is set), emulated GPU (cuda:0)%'"),
-                     1);
+    assert_int_equal(occurrences(progress, "CUDA graphs: off (SPECLAB_CUDA_SYNC is set)"), 1);
+    expect_count(s, 1,
+                 "run WHERE machine LIKE '%; CUDA graphs: off (SPECLAB_CUDA_SYNC is set), emulated GPU (cuda:0)%'");
     perform(s, "DELETE FROM sequence"); // it resumes: bits are the same
-    run(text, s);
+    run(target, s);
     store_close(s);
     free(progress);
+    free(drafter);
+    free(target);
 #endif
 }
 
@@ -463,21 +423,16 @@ static void check_expectations_of_steps(const char *device)
     run(text, s);
     assert_true(query_first_int(s, "SELECT count(*) FROM step WHERE drafted > 0 AND accepted_uncut = 0") > 1);
     assert_true(query_first_int(s, "SELECT count(*) FROM step WHERE drafted > 0 AND accepted_uncut > 0") > 1);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM step WHERE drafted > 0 AND accepted_uncut IS NULL"), 0);
-    assert_int_equal(
-        query_first_int(
-            s,
-            "SELECT count(*) FROM step WHERE accepted_uncut IS NOT NULL AND accepted <> min(accepted_uncut, tokens)"),
-        0);
-    assert_int_equal(
-        query_first_int(s, "SELECT count(*) FROM step WHERE accepted_uncut IS NOT NULL AND expected > depth"), 0);
+    expect_count(s, 0, "step WHERE drafted > 0 AND accepted_uncut IS NULL");
+    expect_count(s, 0, "step WHERE accepted_uncut IS NOT NULL AND accepted <> min(accepted_uncut, tokens)");
+    expect_count(s, 0, "step WHERE accepted_uncut IS NOT NULL AND expected > depth");
     store_close(s);
     free(text);
     free(db);
 }
 
 // On a GPU a step is recorded after later ones have been verified.
-static void expectations_are_recorded_with_their_own_step(void **state)
+TEST(expectations_are_recorded_with_their_own_step)
 {
     write_file("short.jsonl", "{\"prompt\": \"abc\"}\n{\"prompt\": \"xyx\"}\n{\"prompt\": \"1 2\"}\n");
     check_expectations_of_steps("cpu");
@@ -486,9 +441,16 @@ static void expectations_are_recorded_with_their_own_step(void **state)
 #endif
 }
 
-static void the_smoke_experiment_runs(void **state)
+// And the prompts of the other experiments are as many, of as many categories, as their page says.
+TEST(the_smoke_experiment_runs)
 {
     struct error err = { "" };
+    for (int each = 0; each <= 2; each += 2) {
+        struct prompts p;
+        assert_ok(prompts_read(SOURCE "/experiments/data/prompts.jsonl", 0, each, &p, &err), err);
+        assert_true(each == 0 ? p.n >= 60 : p.n == 12); // two of each of six categories
+        prompts_free(&p);
+    }
     char *cache = test_path("speclab"), *models = test_path("speclab/models"),
          *target = xformat("%s/tiny.gguf", models), *draft = xformat("%s/tiny-pruned.gguf", models);
     struct small_model t = small_default;
@@ -501,11 +463,11 @@ static void the_smoke_experiment_runs(void **state)
     assert_ok(e != NULL, err);
     struct store *s = open_store("smoke.db");
     assert_ok(experiment_run(e, s, NULL, NULL, &err), err);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE finished IS NULL"), 0);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM paired WHERE none IS NULL"), 0);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM texts JOIN run ON run.id = texts.run WHERE NOT equal AND"
-                                        " (sampling = 'temperature=0' OR rule = 'match')"),
-                     0);
+    expect_count(s, 0, "run WHERE finished IS NULL");
+    expect_count(s, 0, "paired WHERE none IS NULL");
+    expect_count(s, 0,
+                 "texts JOIN run ON run.id = texts.run WHERE NOT equal AND"
+                 " (sampling = 'temperature=0' OR rule = 'match')");
     store_close(s);
     experiment_free(e);
     free(cache);
@@ -514,37 +476,4 @@ static void the_smoke_experiment_runs(void **state)
     free(draft);
 }
 
-static void the_prompt_set_agrees_with_its_readme(void **state)
-{
-    struct error err = { "" };
-    struct prompts p;
-    assert_ok(prompts_read(SOURCE "/experiments/data/prompts.jsonl", 0, 2, &p, &err), err);
-    assert_int_equal(p.n, 12); // six categories
-    prompts_free(&p);
-    assert_true(prompts_read(SOURCE "/experiments/data/prompts.jsonl", 0, 0, &p, &err));
-    assert_true(p.n >= 60);
-    prompts_free(&p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_is_recorded_as_it_was_verified),
-        cmocka_unit_test(an_experiment_runs_once),
-        cmocka_unit_test(a_raised_limit_adds_prompts),
-        cmocka_unit_test(stored_settings_are_an_experiment_file),
-        cmocka_unit_test(a_run_stores_its_precision),
-        cmocka_unit_test(batches_and_trees_decode_the_text_of_plain_decoding),
-        cmocka_unit_test(a_conversation_that_outgrows_the_context_ends),
-        cmocka_unit_test(stop_strings_end_texts_at_the_same_token_for_every_drafter),
-        cmocka_unit_test(a_dry_run_reports_what_is_done_and_changes_nothing),
-        cmocka_unit_test(a_dry_run_counts_the_cache_by_its_type),
-        cmocka_unit_test(a_dry_run_counts_memory_by_device),
-        cmocka_unit_test(a_run_names_the_drafters_device),
-        cmocka_unit_test(a_run_names_what_its_device_gave_up),
-        cmocka_unit_test(expectations_are_recorded_with_their_own_step),
-        cmocka_unit_test(the_smoke_experiment_runs),
-        cmocka_unit_test(the_prompt_set_agrees_with_its_readme),
-    };
-    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
-}
+RUN_TESTS(make_files, test_directory_tear_down)

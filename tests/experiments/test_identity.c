@@ -1,5 +1,5 @@
 // test_identity.c - another GGUF file makes another cell: every key of a file is changed, one at a time, and bits of its weights.
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,7 +158,7 @@ static void flip_gguf(const char *name)
     free(whole);
 }
 
-static void every_key_of_a_gguf_file_makes_another_cell_or_is_ignored(void **state)
+TEST(every_key_of_a_gguf_file_makes_another_cell_or_is_ignored)
 {
     flip_gguf("target.gguf");
     outcomes_print("target, GGUF");
@@ -172,7 +172,7 @@ static void every_key_of_a_gguf_file_makes_another_cell_or_is_ignored(void **sta
     snprintf(cell_drafter, sizeof(cell_drafter), "none");
 }
 
-static void ignored_keys_are_hidden_from_readers(void **state)
+TEST(ignored_keys_are_hidden_from_readers)
 {
     struct error err = { "" };
     char *path = test_path("whole.gguf");
@@ -211,7 +211,7 @@ static long offset_of_tensor(const char *path, const char *name, size_t *bytes)
 }
 
 // One bit anywhere, not only at sampled offsets.
-static void every_byte_of_the_weights_counts(void **state)
+TEST(every_byte_of_the_weights_counts)
 {
     char *path = test_path("target.gguf"), before[HASH_TEXT];
     static const char *const names[] = { "token_embd.weight", "blk.1.ffn_down.weight", "blk.2.attn_norm.weight" };
@@ -231,38 +231,4 @@ static void every_byte_of_the_weights_counts(void **state)
     free(path);
 }
 
-// Regression: revision 48af27e did not decode again after such a change.
-static void a_model_with_changed_rope_is_another_cell(void **state)
-{
-    static const char text[] =
-        "name: x\ntarget: {model: patched.gguf}\nthreads: 1\nprompts: {file: p.jsonl, chat: none}\n"
-        "limits: {new_tokens: 8}\n";
-    struct small_model t = small_default;
-    char *path = test_path("patched.gguf");
-    struct store *s = open_store("patched.db");
-    small_write_gguf(path, &t);
-    run(text, s);
-    run(text, s);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), 1);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), 1);
-    t.theta = 500;
-    small_write_gguf(path, &t);
-    run(text, s);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), 2);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), 2);
-    assert_int_equal(query_first_int(s, "SELECT count(DISTINCT tokens) FROM sequence"), 2);
-    assert_int_equal(query_first_int(s, "SELECT count(DISTINCT target_hash) FROM run"), 1);
-    store_close(s);
-    free(path);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_key_of_a_gguf_file_makes_another_cell_or_is_ignored),
-        cmocka_unit_test(ignored_keys_are_hidden_from_readers),
-        cmocka_unit_test(every_byte_of_the_weights_counts),
-        cmocka_unit_test(a_model_with_changed_rope_is_another_cell),
-    };
-    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
-}
+RUN_TESTS(make_files, test_directory_tear_down)

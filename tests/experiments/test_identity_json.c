@@ -1,6 +1,6 @@
 // test_identity_json.c - another configuration, tokenizer, template or draft tree makes another cell: every key of every JSON file of a
 // checkpoint or head is changed, one at a time, as text and independently of core/json.c.
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,7 +132,7 @@ static void exchange(const char *folder, const char *name, const char *a, const 
     free(path);
 }
 
-static void every_key_of_a_directory_makes_another_cell_or_is_ignored(void **state)
+TEST(every_key_of_a_directory_makes_another_cell_or_is_ignored)
 {
     char *directory = test_path("hf");
     struct small_model t = small_default;
@@ -169,7 +169,7 @@ static void every_key_of_a_directory_makes_another_cell_or_is_ignored(void **sta
 }
 
 // Keys that transformers (4.39 to 5) and training tools add when they save a loaded model.
-static void a_resaved_model_is_the_same_cell(void **state)
+TEST(a_resaved_model_is_the_same_cell)
 {
     static const struct {
         const char *file, *more;
@@ -211,7 +211,7 @@ static void a_resaved_model_is_the_same_cell(void **state)
     snprintf(cell_target, sizeof(cell_target), "target.gguf");
 }
 
-static void every_key_of_a_head_makes_another_cell_or_is_ignored(void **state)
+TEST(every_key_of_a_head_makes_another_cell_or_is_ignored)
 {
     char *model = test_path("target.gguf"), before[HASH_TEXT];
     struct head_shape s = head_shape_of(model);
@@ -243,12 +243,4 @@ static void every_key_of_a_head_makes_another_cell_or_is_ignored(void **state)
     free(model);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_key_of_a_directory_makes_another_cell_or_is_ignored),
-        cmocka_unit_test(a_resaved_model_is_the_same_cell),
-        cmocka_unit_test(every_key_of_a_head_makes_another_cell_or_is_ignored),
-    };
-    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
-}
+RUN_TESTS(make_files, test_directory_tear_down)

@@ -1,7 +1,7 @@
 // test_killed.c - a process killed at any moment loses only the sequences in progress, and a resumed run ends with the results of
 // an uninterrupted one: the same texts in the same steps, each compared with the same text of its `none`.
 #include "core/clock.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <stdlib.h>
 #include <signal.h>
@@ -48,7 +48,7 @@ static uint64_t random_state = 2024;
 
 // Kills at moments spread evenly over the time of a whole run, as measured by the previous one, because the machine's load
 // varies. Resumed runs are sometimes killed, too.
-static void a_killed_run_resumes_to_the_results_of_an_uninterrupted_one(void **state)
+TEST(a_killed_run_resumes_to_the_results_of_an_uninterrupted_one)
 {
     write_file("long.jsonl", long_conversations);
     write_file("long.yaml", LONG_BODY);
@@ -58,7 +58,7 @@ static void a_killed_run_resumes_to_the_results_of_an_uninterrupted_one(void **s
     check_sound(whole);
     expect_none(whole, "unfinished runs", "SELECT count(*) FROM run WHERE finished IS NULL");
     int64_t sequences = query_first_int(whole, "SELECT count(*) FROM sequence");
-    assert_int_equal(query_first_int(whole, "SELECT count(*) FROM run"), 12);
+    expect_count(whole, 12, "run");
     // Repeats are other samples; at temperature 0 there are none.
     static const char repeats[] =
         "SELECT count(*) FROM sequence AS a JOIN sequence AS b ON b.run = a.run AND b.prompt ="
@@ -117,7 +117,7 @@ static void on_alarm(int number)
     stop_now = 1;
 }
 
-static void an_interrupted_run_leaves_a_consistent_database_and_resumes(void **state)
+TEST(an_interrupted_run_leaves_a_consistent_database_and_resumes)
 {
     struct error err = { "" };
     struct store *s = open_store("interrupted.db");
@@ -144,9 +144,5 @@ static void an_interrupted_run_leaves_a_consistent_database_and_resumes(void **s
 int main(int argc, char **argv)
 {
     read_kills(argc, argv, &kills, &random_state);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_killed_run_resumes_to_the_results_of_an_uninterrupted_one),
-        cmocka_unit_test(an_interrupted_run_leaves_a_consistent_database_and_resumes),
-    };
-    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
+    return tests_run(make_files, test_directory_tear_down);
 }

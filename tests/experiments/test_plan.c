@@ -4,7 +4,7 @@
 //
 // The model has the final length of every conversation, which the plan has not. A sequence stores which sequence it was decoded
 // after, so turns that continue wrong answers are detected.
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,16 +171,25 @@ static void check_plan(const struct scenario *w, const struct base *b, const str
         }
 }
 
-static void check_complete(const struct scenario *w, const struct base *b)
+// The first conversation that lacks a turn, or a pair with its none's. Returns false if there is none.
+static bool find_lack(const struct scenario *w, const struct base *b, int at[3])
 {
     for (int c = 0; c < w->cells; c++)
-        for (int i = 0; i < w->prompts; i++) {
-            if (valid_turns(w, b, c, i) != w->length[c][i])
-                complain("is missing after the plan", c, i, valid_turns(w, b, c, i));
-            for (int t = 0; t < w->length[c][i] && t < w->length[w->none[c]][i]; t++)
-                if (!is_paired(b, c, w->none[c], i, t))
-                    complain("is in no pair with its none after the plan", c, i, t);
-        }
+        for (int i = 0; i < w->prompts; i++)
+            for (int t = 0; t < w->length[c][i]; t++)
+                if (t >= valid_turns(w, b, c, i) ||
+                    (t < w->length[w->none[c]][i] && !is_paired(b, c, w->none[c], i, t))) {
+                    memcpy(at, (int[]){ c, i, t }, 3 * sizeof(*at));
+                    return true;
+                }
+    return false;
+}
+
+static void check_complete(const struct scenario *w, const struct base *b)
+{
+    int at[3];
+    if (find_lack(w, b, at))
+        complain("is missing after the plan, or in no pair with its none", at[0], at[1], at[2]);
 }
 
 static bool is_empty(const struct scenario *w, const struct due *due)
@@ -239,13 +248,14 @@ static int power(int a, int n)
     return n > 0 ? a * power(a, n - 1) : 1;
 }
 
-// Every set of stored turns with every stride-th pattern of cuts, starting at another pattern for each set.
+// Every set of stored turns with every stride-th pattern of cuts, starting at another pattern for each set. stride 0: uncut.
 static int64_t every_set(struct scenario *w, int stride)
 {
     int conversations = w->cells * w->prompts, patterns = power(w->turns, conversations);
     int64_t n = 0;
     for (uint32_t stored = 0; stored >> (conversations * w->turns) == 0; stored++)
-        for (int pattern = (int)(stored * 2654435761u >> 8) % stride; pattern < patterns; pattern += stride) {
+        for (int pattern = stride == 0 ? patterns - 1 : (int)(stored * 2654435761u >> 8) % stride;
+             pattern<patterns; pattern += stride> 0 ? stride : 1) {
             struct base b;
             set_lengths(w, pattern);
             if (!is_possible(w, stored))
@@ -257,25 +267,13 @@ static int64_t every_set(struct scenario *w, int stride)
     return n;
 }
 
-static int64_t every_set_uncut(struct scenario *w)
-{
-    int64_t n = 0;
-    set_lengths(w, power(w->turns, w->cells * w->prompts) - 1);
-    for (uint32_t stored = 0; stored >> (w->cells * w->prompts * w->turns) == 0; stored++, n++) {
-        struct base b;
-        fill(w, &b, stored);
-        resume(w, &b);
-    }
-    return n;
-}
-
 static int stride = 81; // 1: all patterns of cuts
 
-static void from_every_set_of_stored_turns_one_plan_completes_everything(void **state)
+TEST(from_every_set_of_stored_turns_one_plan_completes_everything)
 {
     // 2 prompts of 3 turns by 3 cells
     struct scenario w = { 3, 2, 3, { 0, 0, 0 }, { { 0 } } };
-    int64_t uncut = every_set_uncut(&w);
+    int64_t uncut = every_set(&w, 0);
     assert_int_equal(uncut, 1 << 18);
     int64_t cut = every_set(&w, stride);
     assert_true(stride > 1 || cut == 7529536); // (2 + 4 + 8)^6
@@ -318,19 +316,11 @@ static bool completes(const struct scenario *w, const struct base *from, const s
                 if (decodes(w, due, c, i, t) && t < w->length[w->none[c]][i] && !decodes(w, due, w->none[c], i, t))
                     return false;
             }
-    for (int c = 0; c < w->cells; c++)
-        for (int i = 0; i < w->prompts; i++) {
-            if (valid_turns(w, &b, c, i) != w->length[c][i])
-                return false;
-            for (int t = 0; t < w->length[c][i] && t < w->length[w->none[c]][i]; t++)
-                if (!is_paired(&b, c, w->none[c], i, t))
-                    return false;
-        }
-    return true;
+    return !find_lack(w, &b, (int[3]){ 0 });
 }
 
 // All possible plans: each cell from any turn or not at all.
-static void no_plan_decodes_less(void **state)
+TEST(no_plan_decodes_less)
 {
     struct scenario w = { 3, 1, 3, { 0, 0, 0 }, { { 0 } } };
     for (int pattern = 0; pattern < 27; pattern++)
@@ -358,7 +348,7 @@ static void no_plan_decodes_less(void **state)
 
 // ---- repeated kills
 
-static void killed_plans_complete_everything_in_the_end(void **state)
+TEST(killed_plans_complete_everything_in_the_end)
 {
     uint64_t random_state = 2024;
     int killed = 0;
@@ -393,10 +383,5 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         stride = atoi(argv[1]);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(from_every_set_of_stored_turns_one_plan_completes_everything),
-        cmocka_unit_test(no_plan_decodes_less),
-        cmocka_unit_test(killed_plans_complete_everything_in_the_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

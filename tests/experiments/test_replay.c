@@ -16,7 +16,7 @@
 #include "results/query.h"
 #include "results/store.h"
 #include "tests/experiments/small_experiments.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/small_model.h"
 
 #define LONG "small(model=draft.gguf, tokens=5)"
@@ -131,51 +131,37 @@ static const char *const drafters[] = { LONG, SHORT, TREE, LEVEL, "ngram(tokens=
 static const char *const rule[] = { "rejection", "match" };
 static const char *const sampling[] = { "temperature=0", "temperature=1" };
 
-static void a_replay_with_the_runs_own_rule_is_the_run(void **state)
+// The expected tokens of the run's steps.
+static void expect_expected(struct store *s, int64_t run, double sum, double within)
 {
-    (void)state;
+    char *sql = xformat(
+        "SELECT abs(sum(expected) - %.17g) > %g FROM step JOIN sequence ON sequence.id = sequence WHERE run = %lld",
+        sum, within, (long long)run);
+    assert_int_equal(query_first_int(s, sql), 0);
+    free(sql);
+}
+
+// With the run's own rule a replay is the run, and at temperature 0 with another one, too. Sampled texts are covered until the rules part.
+TEST(replays_by_each_rule_decide_as_its_run)
+{
     struct store *s = decode("own.db", "rows: full", "[{temperature: 0}, {temperature: 1}]");
-    for (int i = 0; i < 5 * 4; i++) {
-        const int64_t id = run_named(s, drafters[i % 5], rule[i / 5 % 2], sampling[i / 10]);
-        struct replay_result r = replay_as(s, id, id, rule[i / 5 % 2], (struct replay_options){ 0 });
-        check_is_all(s, &r, id);
-        char *sql = xformat("SELECT abs(sum(expected) - %.17g) > 1e-9 FROM step JOIN sequence ON sequence.id = sequence"
-                            " WHERE run = %lld",
-                            r.covered.expected, (long long)id);
-        assert_int_equal(query_first_int(s, sql), 0);
-        free(sql);
-        replay_result_free(&r);
-    }
-    store_close(s);
-}
-
-static void at_temperature_0_another_rule_is_covered_and_equal(void **state)
-{
-    (void)state;
-    struct store *s = open_store("own.db");
-    for (int i = 0; i < 5 * 2; i++) {
-        const int64_t from = run_named(s, drafters[i % 5], rule[i / 5], sampling[0]);
-        const int64_t as = run_named(s, drafters[i % 5], rule[1 - i / 5], sampling[0]);
-        struct replay_result r = replay_as(s, from, as, rule[1 - i / 5], (struct replay_options){ 0 });
-        check_is_all(s, &r, as);
-        replay_result_free(&r);
-    }
-    store_close(s);
-}
-
-static void sampled_texts_are_covered_until_the_rules_part(void **state)
-{
-    (void)state;
-    struct store *s = open_store("own.db");
     int64_t covered = 0, texts = 0;
-    for (int i = 0; i < 5 * 2; i++) {
-        const int64_t from = run_named(s, drafters[i % 5], rule[i / 5], sampling[1]);
-        const int64_t as = run_named(s, drafters[i % 5], rule[1 - i / 5], sampling[1]);
-        struct replay_result r = replay_as(s, from, as, rule[1 - i / 5], (struct replay_options){ 0 });
-        assert_true(r.covered.steps >= CONVERSATIONS); // the first step of each
-        assert_true(r.gaps[GAP_TEXT] > 0 && r.gaps[GAP_ROWS] == 0 && r.gaps[GAP_DRAFTER] == 0);
-        covered += r.covered.steps;
-        texts += CONVERSATIONS;
+    for (int i = 0; i < 5 * 2 * 2 * 2; i++) {
+        const char *const drafter = drafters[i % 5], *const by = rule[i / 5 % 2], *const at = sampling[i / 10 % 2];
+        const bool other = i / 20 == 1;
+        const char *const as_rule = other ? rule[1 - i / 5 % 2] : by;
+        const int64_t from = run_named(s, drafter, by, at), as = run_named(s, drafter, as_rule, at);
+        struct replay_result r = replay_as(s, from, as, as_rule, (struct replay_options){ 0 });
+        if (!other || at == sampling[0])
+            check_is_all(s, &r, as);
+        if (!other)
+            expect_expected(s, from, r.covered.expected, 1e-9);
+        if (other && at == sampling[1]) {
+            assert_true(r.covered.steps >= CONVERSATIONS); // the first step of each
+            assert_true(r.gaps[GAP_TEXT] > 0 && r.gaps[GAP_ROWS] == 0 && r.gaps[GAP_DRAFTER] == 0);
+            covered += r.covered.steps;
+            texts += CONVERSATIONS;
+        }
         replay_result_free(&r);
     }
     assert_true(covered > texts);
@@ -183,9 +169,8 @@ static void sampled_texts_are_covered_until_the_rules_part(void **state)
 }
 
 // A draft model whose picks depend on the text and the place alone drafts the rest of its draft again.
-static void shorter_chains_of_a_draft_model_are_covered_where_one_continues(void **state)
+TEST(shorter_chains_of_a_draft_model_are_covered_where_one_continues)
 {
-    (void)state;
     struct store *s = open_store("continues.db");
     run("name: continues\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: conversations.jsonl, chat: none}\n"
         "limits: {new_tokens: 19, context: 120, ignore_end: true}\nrecord: {rows: full}\ncells: {sampling: [{temperature: 0},"
@@ -212,9 +197,8 @@ static void shorter_chains_of_a_draft_model_are_covered_where_one_continues(void
     store_close(s);
 }
 
-static void shorter_drafts_and_smaller_trees_decide_as_their_runs(void **state)
+TEST(shorter_drafts_and_smaller_trees_decide_as_their_runs)
 {
-    (void)state;
     struct store *s = open_store("own.db");
     struct error err = { "" };
     struct tree level;
@@ -241,9 +225,8 @@ static void shorter_drafts_and_smaller_trees_decide_as_their_runs(void **state)
 }
 
 // At temperature 0 a row is one token, and after top_k: 4 it is 4: both are complete. The races of match are recorded with larger rows.
-static void rows_of_the_largest_entries_cover_what_depends_on_them(void **state)
+TEST(rows_of_the_largest_entries_cover_what_depends_on_them)
 {
-    (void)state;
     struct store *s =
         decode("largest.db", "rows: 8", "[{temperature: 0}, {temperature: 1}, {temperature: 1, top_k: 4}]");
     struct replay_result r;
@@ -268,18 +251,13 @@ static void rows_of_the_largest_entries_cover_what_depends_on_them(void **state)
     r = replay_as(s, id, id, "rejection", (struct replay_options){ 0 });
     assert_true(r.covered.steps == 0 && r.gaps[GAP_ROWS] == r.beyond.steps);
     // The tokens that are tried are kept, so their probabilities are known however small they are.
-    char *sql = xformat("SELECT abs(sum(expected) - %.17g) > 1e-6 FROM step JOIN sequence ON sequence.id = sequence"
-                        " WHERE run = %lld",
-                        r.beyond.expected, (long long)id);
-    assert_int_equal(query_first_int(s, sql), 0);
-    free(sql);
+    expect_expected(s, id, r.beyond.expected, 1e-6);
     replay_result_free(&r);
     store_close(s);
 }
 
-static void drafters_that_remember_are_covered_while_nothing_differs(void **state)
+TEST(drafters_that_remember_are_covered_while_nothing_differs)
 {
-    (void)state;
     struct store *s = open_store("remember.db");
     run("name: remember\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: conversations.jsonl, chat: none}\n"
         "limits: {new_tokens: 16, context: 120, ignore_end: true}\nrecord: {rows: full}\n"
@@ -327,9 +305,8 @@ static void expect_refused(struct store *s, int64_t run, const char *rule_text, 
     settings_free(kind);
 }
 
-static void what_cannot_be_evaluated_is_one_sentence(void **state)
+TEST(what_cannot_be_evaluated_is_one_sentence)
 {
-    (void)state;
     struct store *s = open_store("own.db");
     const int64_t none = query_first_int(s, "SELECT id FROM run WHERE drafter = 'none'"),
                   tree = run_named(s, TREE, "rejection", "temperature=1"),
@@ -355,9 +332,8 @@ static void what_cannot_be_evaluated_is_one_sentence(void **state)
 
 // ---- packed rows
 
-static void packed_rows_come_back_to_the_bit(void **state)
+TEST(packed_rows_come_back_to_the_bit)
 {
-    (void)state;
     enum { VOCAB = 50 };
     struct error err = { "" };
     float row[2][VOCAB], back[VOCAB];
@@ -416,16 +392,12 @@ static void packed_rows_come_back_to_the_bit(void **state)
 }
 
 // A step of a large draft and vocabulary would be larger than a blob; it is refused before anything is decoded.
-static void rows_of_a_gibibyte_are_refused_when_a_cell_opens(void **state)
+TEST(rows_of_a_gibibyte_are_refused_when_a_cell_opens)
 {
-    (void)state;
     struct error err = { "" };
     assert_true(rows_packable(512, true, ROWS_FULL, 128256, &err)); // Llama 3, the largest draft
     assert_false(rows_packable(512, true, ROWS_FULL, 151936, &err));
-    assert_string_equal(
-        err.text,
-        "rows: a draft of up to 511 tokens has 1023 rows of up to 151936 probabilities, 1.16 GiB a step; expected less"
-        " than 1 GiB: shorter drafts, or fewer entries (rows: N)");
+    expect_error(&err, "rows: .. 511 tokens .. 1023 rows .. 151936 .. 1.16 GiB", "rows");
     assert_true(rows_packable(512, false, ROWS_FULL, 151936, &err) && rows_packable(512, true, 100000, 262144, &err));
     assert_true(rows_packable(512, true, ROWS_FULL, 1, &err));
     assert_false(rows_packable(512, true, 200000, 262144, &err));
@@ -446,30 +418,12 @@ static void rows_of_a_gibibyte_are_refused_when_a_cell_opens(void **state)
         "name: wide\ntarget: {model: wide.gguf}\nthreads: 1\nprompts: {file: ids.jsonl}\nlimits: {new_tokens: 2}\n"
         "record: {rows: full}\ncells: {sampling: {temperature: 1}, drafter: {kind: small, model: wide.gguf, widths: [64, 4]}}\n");
     assert_false(experiment_run(e, s, NULL, NULL, &err));
-    if (strstr(
-            err.text,
-            "x.yaml:6:16: small(model=wide.gguf, widths=[64, 4]): rows: a draft of up to 320 tokens has 641 rows of up to 300000"
-            " probabilities, 1.43 GiB a step; expected less than 1 GiB") == NULL)
-        fail_msg("%s", err.text);
+    expect_error(&err, "x.yaml:6:16: small(model=wide.gguf, widths=[64, 4]): .. 641 rows .. 300000 .. 1.43 GiB",
+                 "rows");
     experiment_free(e);
     store_close(s);
     unlink(target);
     free(target);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_replay_with_the_runs_own_rule_is_the_run),
-        cmocka_unit_test(at_temperature_0_another_rule_is_covered_and_equal),
-        cmocka_unit_test(sampled_texts_are_covered_until_the_rules_part),
-        cmocka_unit_test(shorter_chains_of_a_draft_model_are_covered_where_one_continues),
-        cmocka_unit_test(shorter_drafts_and_smaller_trees_decide_as_their_runs),
-        cmocka_unit_test(rows_of_the_largest_entries_cover_what_depends_on_them),
-        cmocka_unit_test(drafters_that_remember_are_covered_while_nothing_differs),
-        cmocka_unit_test(what_cannot_be_evaluated_is_one_sentence),
-        cmocka_unit_test(packed_rows_come_back_to_the_bit),
-        cmocka_unit_test(rows_of_a_gibibyte_are_refused_when_a_cell_opens),
-    };
-    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
-}
+RUN_TESTS(make_files, test_directory_tear_down)

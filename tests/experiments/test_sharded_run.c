@@ -1,6 +1,6 @@
 // test_sharded_run.c - an experiment that runs as shards, with a database each and killed now and then, has the texts, steps and
 // comparisons of one that runs whole: each in exactly one shard.
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +72,7 @@ static void check_shard(const char *db)
     store_close(s);
 }
 
-static void shards_with_kills_are_together_the_whole_run(void **state)
+TEST(shards_with_kills_are_together_the_whole_run)
 {
     int killed = 0;
     struct store *s = open_store("joined.db");
@@ -107,7 +107,22 @@ static void shards_with_kills_are_together_the_whole_run(void **state)
     print_message("%d shards, killed %d times: the texts, steps and comparisons of a whole run\n", SHARDS, killed);
 }
 
-static void the_last_shard_in_a_database_finishes_its_runs(void **state)
+// The database has what the whole run has, each text once.
+static void check_is_whole(const char *db)
+{
+    struct store *s = open_store(db);
+    create_views(s, "main");
+    attach(s, "whole.db", "whole");
+    check_sound(s);
+    check_same(s, "texts");
+    check_same(s, "sides");
+    check_same(s, "runs");
+    expect_count(s, query_first_int(s, "SELECT count(*) FROM whole.sequence"), "sequence");
+    expect_count(s, 0, "run WHERE finished IS NULL");
+    store_close(s);
+}
+
+TEST(the_last_shard_in_a_database_finishes_its_runs)
 {
     for (int i = 0; i < 3; i++) {
         run_shard("one.db", (struct shard){ i, 3, false }, 0);
@@ -115,89 +130,63 @@ static void the_last_shard_in_a_database_finishes_its_runs(void **state)
         assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE finished IS NULL") > 0, i < 2);
         store_close(s);
     }
-    struct store *s = open_store("one.db");
-    create_views(s, "main");
-    attach(s, "whole.db", "whole");
-    check_sound(s);
-    check_same(s, "texts");
-    check_same(s, "sides");
-    check_same(s, "runs");
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"),
-                     query_first_int(s, "SELECT count(*) FROM whole.sequence"));
-    store_close(s);
+    check_is_whole("one.db");
 }
 
-static void a_shards_database_can_be_continued_whole(void **state)
+TEST(a_shards_database_can_be_continued_whole)
 {
     run_shard("continued.db", (struct shard){ 2, SHARDS, false }, 0);
     run_shard("continued.db", (struct shard){ 0, 1, false }, 0);
+    check_is_whole("continued.db");
     struct store *s = open_store("continued.db");
-    create_views(s, "main");
-    attach(s, "whole.db", "whole");
-    check_same(s, "texts");
-    check_same(s, "runs");
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"),
-                     query_first_int(s, "SELECT count(*) FROM whole.sequence"));
-    expect_none(s, "runs that are not finished", "SELECT count(*) FROM run WHERE finished IS NULL");
-    expect_none(s, "parts of runs that were completed without a division",
-                "SELECT count(*) FROM shard WHERE parts > 1");
+    expect_count(s, 0, "shard WHERE parts > 1"); // completed without a division
     store_close(s);
 }
 
-static void more_prompts_or_repeats_make_a_part_unfinished(void **state)
+TEST(more_prompts_or_repeats_make_a_part_unfinished)
 {
-    static const char body[] =
-        "name: more\ntarget: {model: target.gguf}\nthreads: 1\n"
-        "prompts: {file: long.jsonl, chat: none, limit: %d}\nlimits: {new_tokens: 4}\nrepeat: %d\n";
+    static const struct {
+        int limit, repeats, conversations; // of shard 0/2
+    } cases[] = { { 2, 1, 1 }, { 4, 1, 2 }, { 4, 2, 4 }, { 2, 1, 4 } };
     struct store *s = open_store("more.db");
-    struct error err = { "" };
-    const int cases[][3] = {
-        { 2, 1, 1 }, { 4, 1, 2 }, { 4, 2, 4 }, { 2, 1, 4 }
-    }; // limit, repeats, conversations of shard 0/2
     for (int i = 0; i < 4; i++) {
-        char *text = xformat(body, cases[i][0], cases[i][1]);
-        struct experiment *e = load(text);
-        e->shard = (struct shard){ 0, 2, false };
-        assert_ok(experiment_run(e, s, NULL, NULL, &err), err);
-        assert_int_equal(query_first_int(s, "SELECT count(DISTINCT prompt || ' ' || repeat) FROM sequence"),
-                         cases[i][2]);
-        assert_int_equal(query_first_int(s, "SELECT count(*) FROM shard WHERE finished IS NOT NULL AND parts = 2"), 1);
-        expect_none(s, "runs that are finished", "SELECT count(*) FROM run WHERE finished IS NOT NULL");
+        char *text = xformat("name: more\ntarget: {model: target.gguf}\nthreads: 1\nlimits: {new_tokens: 4}\n"
+                             "prompts: {file: long.jsonl, chat: none, limit: %d}\nrepeat: %d\n",
+                             cases[i].limit, cases[i].repeats);
+        run_part(text, s, 0, 2);
+        expect_count(s, cases[i].conversations, "(SELECT DISTINCT prompt, repeat FROM sequence)");
+        expect_count(s, 1, "shard WHERE finished IS NOT NULL AND parts = 2");
+        expect_count(s, 0, "run WHERE finished IS NOT NULL");
         free(text);
-        experiment_free(e);
     }
     store_close(s);
 }
 
-// Another sampling deals the prompts of the first one anew.
-static void parts_of_two_divisions_do_not_finish_a_run(void **state)
+// Another sampling deals the prompts of the first one anew: parts of two divisions do not finish a run.
+TEST(parts_of_two_divisions_do_not_finish_a_run)
 {
-    static const char body[] = "name: dealt\ntarget: {model: target.gguf}\nthreads: 1\nlimits: {new_tokens: 4}\n"
-                               "prompts: {file: five.jsonl, chat: none}\ncells: {sampling: [%s{temperature: 0}]}\n";
     static const struct {
         const char *before;
         int shard, finished;
     } cases[] = { { "", 0, 0 }, { "{temperature: 1}, ", 1, 0 }, { "{temperature: 1}, ", 0, 2 } };
     struct store *s = open_store("dealt.db");
-    struct error err = { "" };
     write_file("five.jsonl", "{\"prompt\": \"a\"}\n{\"prompt\": \"b\"}\n{\"prompt\": \"c\"}\n{\"prompt\": \"d\"}\n"
                              "{\"prompt\": \"e\"}\n");
     for (int i = 0; i < 3; i++) {
-        char *text = xformat(body, cases[i].before);
-        struct experiment *e = load(text);
-        e->shard = (struct shard){ cases[i].shard, 2, false };
-        assert_ok(experiment_run(e, s, NULL, NULL, &err), err);
+        char *text = xformat("name: dealt\ntarget: {model: target.gguf}\nthreads: 1\nlimits: {new_tokens: 4}\n"
+                             "prompts: {file: five.jsonl, chat: none}\ncells: {sampling: [%s{temperature: 0}]}\n",
+                             cases[i].before);
+        run_part(text, s, cases[i].shard, 2);
         expect_none(s, "finished runs that lack prompts",
                     "SELECT count(*) FROM run AS r WHERE finished IS NOT NULL"
                     " AND (SELECT count(DISTINCT prompt) FROM sequence WHERE run = r.id) < 5");
-        assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE finished IS NOT NULL"), cases[i].finished);
+        expect_count(s, cases[i].finished, "run WHERE finished IS NOT NULL");
         free(text);
-        experiment_free(e);
     }
     store_close(s);
 }
 
-static void a_part_that_lacks_texts_again_is_not_done(void **state)
+TEST(a_part_that_lacks_texts_again_is_not_done)
 {
     static const char body[] =
         "name: lost\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: long.jsonl, chat: none}\n"
@@ -210,22 +199,22 @@ static void a_part_that_lacks_texts_again_is_not_done(void **state)
         e->shard = (struct shard){ i, 2, false };
         assert_ok(experiment_run(e, s, NULL, NULL, &err), err);
     }
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE finished IS NOT NULL"), 1);
+    expect_count(s, 1, "run WHERE finished IS NOT NULL");
     perform(s, "DELETE FROM sequence WHERE id = (SELECT max(id) FROM sequence)"); // of shard 1
     for (int i = 0; i < 2; i++) {
         e->shard = (struct shard){ i, 2, false };
         assert_int_equal(experiment_run(e, s, NULL, i == 1 ? &stop : NULL, &err), i == 0);
-        assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE finished IS NOT NULL"), i == 0);
+        expect_count(s, i == 0, "run WHERE finished IS NOT NULL");
     }
     assert_int_equal(query_first_int(s, "SELECT finished IS NULL FROM shard WHERE shard = 1"), 1);
     assert_int_equal(query_first_int(s, "SELECT finished IS NULL FROM shard WHERE shard = 0"), 0);
     assert_ok(experiment_run(e, s, NULL, NULL, &err), err);
-    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE finished IS NOT NULL"), 1);
+    expect_count(s, 1, "run WHERE finished IS NOT NULL");
     experiment_free(e);
     store_close(s);
 }
 
-static void a_shard_beyond_the_last_paired_run_decodes_nothing(void **state)
+TEST(a_shard_beyond_the_last_paired_run_decodes_nothing)
 {
     struct store *s = open_store("none.db");
     struct error err = { "" };
@@ -247,14 +236,5 @@ static void a_shard_beyond_the_last_paired_run_decodes_nothing(void **state)
 int main(int argc, char **argv)
 {
     read_kills(argc, argv, &kills, &random_state);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shards_with_kills_are_together_the_whole_run),
-        cmocka_unit_test(the_last_shard_in_a_database_finishes_its_runs),
-        cmocka_unit_test(a_shards_database_can_be_continued_whole),
-        cmocka_unit_test(more_prompts_or_repeats_make_a_part_unfinished),
-        cmocka_unit_test(parts_of_two_divisions_do_not_finish_a_run),
-        cmocka_unit_test(a_part_that_lacks_texts_again_is_not_done),
-        cmocka_unit_test(a_shard_beyond_the_last_paired_run_decodes_nothing),
-    };
-    return cmocka_run_group_tests(tests, make_whole, test_directory_tear_down);
+    return tests_run(make_whole, test_directory_tear_down);
 }

@@ -1,5 +1,5 @@
 // test_warm_ups.c - before a paired run each of its cells decodes once, and the result is discarded.
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,7 +94,7 @@ static void expect_warm_ups(struct store *s, int n, const int cells[], int64_t s
 }
 
 // The first decode of a process is slower: it allocates buffers and touches pages.
-static void participating_cells_are_warmed_up_once_before_the_paired_run(void **state)
+TEST(participating_cells_are_warmed_up_once_before_the_paired_run)
 {
     struct error err = { "" };
     struct resumable w = { 0, "match", THREE, 1, 400, 1 };
@@ -131,10 +131,4 @@ static void participating_cells_are_warmed_up_once_before_the_paired_run(void **
     store_close(s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(participating_cells_are_warmed_up_once_before_the_paired_run),
-    };
-    return cmocka_run_group_tests(tests, resumable_make, test_directory_tear_down);
-}
+RUN_TESTS(resumable_make, test_directory_tear_down)

@@ -1,7 +1,9 @@
 // test_weights_hash.c - the hash of a large checkpoint is cached until a file changes.
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <fcntl.h>
+#include <glob.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,9 +32,12 @@ static void write_hollow(const char *path, const char *head, off_t bytes)
     assert_int_equal(close(fd), 0);
 }
 
+#define TENSOR(name, count, from, to) \
+    "\"" name "\":{\"dtype\":\"F32\",\"shape\":[" count "],\"data_offsets\":[" from "," to "]}"
+
 static void write_large(const char *path)
 {
-    write_hollow(path, "{\"a\":{\"dtype\":\"F32\",\"shape\":[20971520],\"data_offsets\":[0,83886080]}}", LARGE);
+    write_hollow(path, "{" TENSOR("a", "20971520", "0", "83886080") "}", LARGE);
 }
 
 static struct hash hash_now(const char *path)
@@ -45,23 +50,34 @@ static struct hash hash_now(const char *path)
     return h;
 }
 
-// Number of cached hashes; *one: the path of one of them.
-static int cached_hashes(char **one)
+// Number of cached hashes; one: the path of one of them.
+static int cached_hashes(char *one)
 {
-    char line[400];
-    int n = 0;
-    char *command = xformat("ls -d %s/cache/speclab/weights/* 2>/dev/null", test_directory());
-    FILE *f = popen(command, "r");
-    assert_non_null(f);
-    while (fgets(line, sizeof(line), f) != NULL) {
-        line[strcspn(line, "\n")] = '\0';
-        free(*one);
-        *one = xstrdup(line);
-        n++;
-    }
-    pclose(f);
-    free(command);
+    glob_t found;
+    char *pattern = test_path("cache/speclab/weights/*");
+    const int n = glob(pattern, 0, NULL, &found) == 0 ? (int)found.gl_pathc : 0;
+    if (n > 0)
+        snprintf(one, PATH_MAX, "%s", found.gl_pathv[0]);
+    globfree(&found);
+    free(pattern);
     return n;
+}
+
+// Where hashes are cached: `cache` in the test's directory, or nowhere.
+static void cache_into(bool writable)
+{
+    char *cache = test_path(writable ? "cache" : "large.safetensors/none");
+    setenv("XDG_CACHE_HOME", cache, 1);
+    free(cache);
+}
+
+static int make(void **state)
+{
+    char *path = test_path("large.safetensors");
+    write_large(path);
+    free(path);
+    cache_into(true);
+    return 0;
 }
 
 // Sets the file's times as if nothing had written to the model for a while.
@@ -74,18 +90,15 @@ static void age_file(const char *path)
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
-static void a_hash_is_cached_until_the_file_changes(void **state)
+TEST(a_hash_is_cached_until_the_file_changes)
 {
-    char *path = test_path("large.safetensors"), *cache = test_path("cache"), *place = NULL;
+    char *path = test_path("large.safetensors"), place[PATH_MAX];
     static const char fake[] = "0123456789abcdef0123456789abcdef";
     struct hash fake_hash;
     assert_true(hash_read(fake, 32, &fake_hash));
-    setenv("XDG_CACHE_HOME", cache, 1);
-    write_large(path);
     const struct hash first = hash_now(path);
-    assert_int_equal(cached_hashes(&place), 1);
     assert_true(hash_equal(hash_now(path), first));
-    assert_int_equal(cached_hashes(&place), 1);
+    assert_int_equal(cached_hashes(place), 1);
     file_write_bytes(place, fake, 32);
     age_file(place); // the cached hash is used
     assert_true(hash_equal(hash_now(path), fake_hash));
@@ -102,27 +115,19 @@ static void a_hash_is_cached_until_the_file_changes(void **state)
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
     const struct hash second = hash_now(path);
     assert_false(hash_equal(first, second));
-    assert_int_equal(cached_hashes(&place), 2);
+    assert_int_equal(cached_hashes(place), 2);
     file_flip(path, 5000003, 1);
     assert_true(hash_equal(hash_now(path), first));
 
-    // Without a writable cache nothing is cached.
-    char *none = test_path("large.safetensors/none");
-    setenv("XDG_CACHE_HOME", none, 1);
+    cache_into(false); // Without a writable cache nothing is cached.
     assert_true(hash_equal(hash_now(path), first));
-    unsetenv("XDG_CACHE_HOME");
-    free(none);
-    free(place);
-    free(cache);
     free(path);
 }
 
 // A file's times do not change for a second write within one tick, or through a mapping whose page was dirty already.
-static void a_hash_of_a_file_just_written_is_not_cached(void **state)
+TEST(a_hash_of_a_file_just_written_is_not_cached)
 {
-    char *path = test_path("large.safetensors"), *cache = test_path("cache");
-    setenv("XDG_CACHE_HOME", cache, 1);
-    write_large(path);
+    char *path = test_path("large.safetensors");
     int fd = open(path, O_RDWR);
     unsigned char *at = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     assert_true(at != MAP_FAILED);
@@ -132,31 +137,23 @@ static void a_hash_of_a_file_just_written_is_not_cached(void **state)
     assert_false(hash_equal(hash_now(path), first));
     munmap(at, LARGE);
     close(fd);
-    unsetenv("XDG_CACHE_HOME");
-    free(cache);
     free(path);
 }
 
 // Two shards have a tensor of the same name and differ in one byte of it: the index selects one of them.
-static void a_hash_is_of_the_tensors_that_the_index_names(void **state)
+TEST(a_hash_is_of_the_tensors_that_the_index_names)
 {
     static const char index[] =
         "{\"weight_map\":{\"a\":\"1.safetensors\",\"x\":\"%d.safetensors\",\"y\":\"2.safetensors\"}}";
     char *folder = test_path("sharded"), *one = test_path("sharded/1.safetensors"),
          *two = test_path("sharded/2.safetensors"), *map = test_path("sharded/model.safetensors.index.json"),
-         *cache = test_path("cache"), *place = NULL;
+         place[PATH_MAX];
     struct hash of[2];
-    setenv("XDG_CACHE_HOME", cache, 1);
-    while (cached_hashes(&place) > 0)
+    while (cached_hashes(place) > 0)
         assert_int_equal(unlink(place), 0);
     assert_int_equal(mkdir(folder, 0777), 0);
-    write_hollow(one,
-                 "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
-                 "\"x\":{\"dtype\":\"F32\",\"shape\":[20971520],\"data_offsets\":[4,83886084]}}",
-                 LARGE + 4);
-    write_hollow(two,
-                 "{\"x\":{\"dtype\":\"F32\",\"shape\":[20971520],\"data_offsets\":[0,83886080]},"
-                 "\"y\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[83886080,83886084]}}",
+    write_hollow(one, "{" TENSOR("a", "1", "0", "4") "," TENSOR("x", "20971520", "4", "83886084") "}", LARGE + 4);
+    write_hollow(two, "{" TENSOR("x", "20971520", "0", "83886080") "," TENSOR("y", "1", "83886080", "83886084") "}",
                  LARGE + 4);
     file_flip(two, 5000003, 1);
     for (int i = 0; i < 2; i++) {
@@ -164,26 +161,22 @@ static void a_hash_is_of_the_tensors_that_the_index_names(void **state)
         file_write_bytes(map, text, strlen(text));
         of[i] = hash_now(folder);
         free(text);
-        assert_int_equal(cached_hashes(&place), i + 1);
+        assert_int_equal(cached_hashes(place), i + 1);
         age_file(place);
     }
     assert_false(hash_equal(of[0], of[1]));
-    unsetenv("XDG_CACHE_HOME");
-    free(place);
     free(folder);
     free(one);
     free(two);
     free(map);
-    free(cache);
 }
 
 // A second call does not read gigabytes again, whether the hash can be cached or not.
-static void an_opened_file_is_hashed_once(void **state)
+TEST(an_opened_file_is_hashed_once)
 {
     struct error err = { "" };
-    char *path = test_path("large.safetensors"), *none = test_path("large.safetensors/none");
-    setenv("XDG_CACHE_HOME", none, 1);
-    write_large(path);
+    char *path = test_path("large.safetensors");
+    cache_into(false);
     struct weights *w = weights_open_files(path, NULL, &err);
     assert_non_null(w);
     const struct hash first = weights_hash(w);
@@ -191,18 +184,7 @@ static void an_opened_file_is_hashed_once(void **state)
     assert_true(hash_equal(weights_hash(w), first));
     weights_close(w);
     assert_false(hash_equal(hash_now(path), first));
-    unsetenv("XDG_CACHE_HOME");
-    free(none);
     free(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_hash_is_cached_until_the_file_changes),
-        cmocka_unit_test(a_hash_of_a_file_just_written_is_not_cached),
-        cmocka_unit_test(a_hash_is_of_the_tensors_that_the_index_names),
-        cmocka_unit_test(an_opened_file_is_hashed_once),
-    };
-    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
-}
+RUN_EACH_TEST(make, test_directory_tear_down)
