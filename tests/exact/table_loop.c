@@ -109,8 +109,8 @@ static const struct stage wrong_stages[FLAWS] = {
 
 static bool ends(const struct table_instance *w, int32_t token)
 {
-    for (int i = 0; i < w->ends; i++)
-        if (w->end[i] == token)
+    for (int i = 0; i < w->end.n; i++)
+        if (w->end.token[i] == token)
             return true;
     return false;
 }
@@ -118,10 +118,10 @@ static bool ends(const struct table_instance *w, int32_t token)
 // Number of tokens kept if the stop string ends with the n-th token; 0: it does not.
 static int tokens_kept(const struct table_instance *w, const int32_t *token, int n)
 {
-    if (w->string == 0 || n < w->string ||
-        memcmp(token + n - w->string, w->stop, (size_t)w->string * sizeof(*token)) != 0)
+    const struct digits *s = &w->string;
+    if (s->n == 0 || n < s->n || memcmp(token + n - s->n, s->token, (size_t)s->n * sizeof(*token)) != 0)
         return 0;
-    return n - w->string + w->stay;
+    return n - s->n + w->stay;
 }
 
 static int first_stop(void *self, const int32_t *token, int n, int fresh)
@@ -198,8 +198,8 @@ struct examination {
 static void on_step(void *self, const struct speclab_step *s)
 {
     struct examination *t = self;
-    const struct prompt *p = &t->table_instance->prompt[s->sequence];
-    if (s->position != p->n + t->emitted[s->sequence] - 1 || s->n > s->decided)
+    const int prompt = t->table_instance->start[s->sequence].n;
+    if (s->position != prompt + t->emitted[s->sequence] - 1 || s->n > s->decided)
         table_model_violation(t->target, "sequence %d: a step at place %d after %d tokens", (int)s->sequence,
                               s->position, t->emitted[s->sequence]);
     t->emitted[s->sequence] += s->n;
@@ -260,10 +260,10 @@ static void examination_open(struct examination *t, const struct draft_shape *g,
                                     .nodes = draft_nodes(g),
                                     .used_vocab = w->vocab };
     t->verifier = verifier_create(&setup, &err);
-    t->stops = (struct stops){ late ? 0 : w->ends, w->end,
-                               late            ? end_token_at_step_end
-                               : w->string > 0 ? first_stop
-                                               : NULL,
+    t->stops = (struct stops){ late ? 0 : w->end.n, w->end.token,
+                               late              ? end_token_at_step_end
+                               : w->string.n > 0 ? first_stop
+                                                 : NULL,
                                (void *)(uintptr_t)w };
     t->decoder = t->verifier == NULL
                      ? NULL
@@ -295,12 +295,12 @@ static void run_once(struct examination *t)
     }
     while (started < w->sequences || speclab_decoder_active(t->decoder) > 0) {
         for (; started < w->sequences && speclab_decoder_has_free_slot(t->decoder); started++) {
-            const struct prompt *p = &w->prompt[started];
+            const struct digits *p = &w->start[started];
+            const struct speclab_request r = {
+                .sequence = started, .prompt = p->token, .n = p->n, .max_tokens = w->prompt[started].limit
+            };
             table_model_start(t->target, p->token, p->n);
-            assert_true(decoder_start(
-                t->decoder,
-                &(struct speclab_request){ .sequence = started, .prompt = p->token, .n = p->n, .max_tokens = p->limit },
-                &t->stops, NULL, &err));
+            assert_true(decoder_start(t->decoder, &r, &t->stops, NULL, &err));
         }
         assert_true(speclab_decoder_step(t->decoder, &err));
     }
@@ -316,9 +316,9 @@ static double distance_to_own(const struct examination *t, const double *mass, u
     uint64_t all = 1;
     for (int i = 0; i < w->sequences; i++) {
         int32_t token[TABLE_TEXT];
-        const struct prompt *p = &w->prompt[i];
+        const struct digits *p = &w->start[i];
         own[i] = xcalloc(t->texts[i], sizeof(**own));
-        struct own o = { w, &t->sampling, { 2 * seed, w->vocab }, p->n, p->limit, own[i] };
+        struct own o = { w, &t->sampling, { 2 * seed, w->vocab }, p->n, w->prompt[i].limit, own[i] };
         memcpy(token, p->token, (size_t)p->n * sizeof(*token));
         add_own(&o, token, p->n, 1);
         all *= t->texts[i];
@@ -335,6 +335,25 @@ static double distance_to_own(const struct examination *t, const double *mass, u
     return distance;
 }
 
+static struct digits digits(const char *text)
+{
+    struct digits d = { 0 };
+    for (; text != NULL && *text != '\0'; text++)
+        d.token[d.n++] = *text - '0';
+    return d;
+}
+
+struct draft_shape draft_shape_of(struct draft_shape g)
+{
+    g.parent[0] = -1;
+    g.nodes = 1;
+    for (const char *at = g.form; *at != '\0'; at += 2 + (at[2] == ' '), g.nodes++) {
+        g.parent[g.nodes] = at[0] - '0';
+        g.proposal[g.nodes] = at[1] == 'd' ? DETERMINISTIC : at[1] == 's' ? SAMPLED : SAMPLED_WITHOUT_REPLACEMENT;
+    }
+    return g;
+}
+
 struct loop_result table_instance_examine(const struct table_instance *given, const struct draft_shape *g,
                                           const struct rule *rule, const void *options, uint64_t seed, enum flaw flaw)
 {
@@ -345,7 +364,12 @@ struct loop_result table_instance_examine(const struct table_instance *given, co
     uint64_t all = 1;
     double total = 0;
     w.length = w.length == 0 ? TABLE_TEXT : w.length;
-    for (int i = 0; i < w.sequences; i++) {
+    w.slots = w.slots == 0 ? 1 : w.slots;
+    w.end = digits(w.ends);
+    w.string = digits(w.stop);
+    for (; w.sequences < LOOP_SEQUENCES && w.prompt[w.sequences].text != NULL; w.sequences++) {
+        const int i = w.sequences;
+        w.start[i] = digits(w.prompt[i].text);
         const int32_t last[TABLE_TEXT] = {
             w.vocab - 1, w.vocab - 1, w.vocab - 1, w.vocab - 1, w.vocab - 1, w.vocab - 1
         };

@@ -25,34 +25,43 @@ enum draft_source {
 
 struct draft_shape { // the shape of drafts
     const char *name;
+    const char *
+        form; // of each node but the root its parent's number and d, s or w: deterministic, sampled, without replacement
+    enum draft_source source; // LOOKUP: the form tells the number of nodes only
+    bool chains;              // several, equally deep
+    // Set by draft_shape_of:
     int nodes; // the root included
     int parent[LOOP_NODES];
     uint8_t proposal[LOOP_NODES];
-    bool chains; // several, equally deep
-    enum draft_source source;
 };
 
+struct draft_shape draft_shape_of(struct draft_shape g);
 unsigned draft_kinds(const struct draft_shape *g); // enum takes
 int draft_nodes(const struct draft_shape *g);      // of a whole draft: a union has more than the table's
 bool rule_takes(const struct rule *rule, const struct draft_shape *g);
 
-struct prompt {
+struct digits { // a text of tokens below 10 as digits
     int n;
     int32_t token[LOOP_PROMPT];
-    int limit; // new tokens
 };
 
 struct table_instance {
-    int vocab, slots, sequences;
-    struct prompt prompt[LOOP_SEQUENCES];
+    int vocab;
+    struct {
+        const char *text;
+        int limit; // new tokens
+    } prompt[LOOP_SEQUENCES];
+    int slots;            // 0: one
     int length;           // of the context; 0: the maximum
     const char *sampling; // NULL: temperature 1
-    int ends;
-    int32_t end[2];   // tokens that end a text
-    int string, stay; // tokens of the stop string, and how many of them the text keeps, at least 1; 0: no string
-    int32_t stop[3];  // the stop string
-    bool deep;        // drafts are deeper than the request's depth
-    bool on_device;   // logits have to be downloaded
+    const char *ends;     // tokens that end a text
+    const char *stop;     // the stop string
+    int stay;             // how many of its tokens the text keeps, at least 1
+    bool deep;            // drafts are deeper than the request's depth
+    bool on_device;       // logits have to be downloaded
+    // Set by table_instance_examine:
+    int sequences;
+    struct digits start[LOOP_SEQUENCES], end, string;
 };
 
 struct loop_result { // of one instance, or the worst and the sums of many

@@ -13,68 +13,32 @@
 #define ROUNDING 1e-12
 #define FLAW 1e-6
 
-static const struct draft_shape root_only = { .name = "root alone", .nodes = 1 };
-static const struct draft_shape deterministic_chain = { "deterministic chain", 3,     { -1, 0, 1 },
-                                                        { DETERMINISTIC },     false, TABLE };
-static const struct draft_shape sampled_chain = { "sampled chain",         3,     { -1, 0, 1 },
-                                                  { 0, SAMPLED, SAMPLED }, false, TABLE };
-static const struct draft_shape mixed_chain = {
-    "mixed chain", 4, { -1, 0, 1, 2 }, { 0, SAMPLED, DETERMINISTIC, SAMPLED_WITHOUT_REPLACEMENT }, false, TABLE
-};
-static const struct draft_shape sampled_siblings = { "sampled siblings",      3,     { -1, 0, 0 },
-                                                     { 0, SAMPLED, SAMPLED }, false, TABLE };
-static const struct draft_shape sampled_chains = {
-    "sampled chains", 5, { -1, 0, 0, 1, 2 }, { 0, SAMPLED, SAMPLED, SAMPLED, SAMPLED }, true, TABLE
-};
-// If the second branch is accepted, the rows to keep are not contiguous.
-static const struct draft_shape deterministic_tree = { "deterministic tree", 5,     { -1, 0, 0, 2, 3 },
-                                                       { DETERMINISTIC },    false, TABLE };
-static const struct draft_shape distinct_tree = { "tree without replacement",
-                                                  4,
-                                                  { -1, 0, 0, 2 },
-                                                  { 0, SAMPLED_WITHOUT_REPLACEMENT, SAMPLED_WITHOUT_REPLACEMENT,
-                                                    SAMPLED_WITHOUT_REPLACEMENT },
-                                                  false,
-                                                  TABLE };
-static const struct draft_shape mixed_tree = { "mixed tree",    4,
-                                               { -1, 0, 0, 1 }, { 0, SAMPLED, DETERMINISTIC, SAMPLED },
-                                               false,           TABLE };
-static const struct draft_shape lookup = { .name = "ngram", .nodes = 4, .source = LOOKUP };
-
-static const struct draft_shape ladder_chain = { "ladder with a sampled chain", 3,     { -1, 0, 1 },
-                                                 { 0, SAMPLED, SAMPLED },       false, LADDER };
-static const struct draft_shape ladder_tree = { "ladder with a tree without replacement",
-                                                4,
-                                                { -1, 0, 0, 2 },
-                                                { 0, SAMPLED_WITHOUT_REPLACEMENT, SAMPLED_WITHOUT_REPLACEMENT,
-                                                  SAMPLED_WITHOUT_REPLACEMENT },
-                                                false,
-                                                LADDER };
-static const struct draft_shape union_chain = { "union with a sampled chain", 3,     { -1, 0, 1 },
-                                                { 0, SAMPLED, SAMPLED },      false, UNION };
-static const struct draft_shape union_siblings = { "union with siblings without replacement",
-                                                   3,
-                                                   { -1, 0, 0 },
-                                                   { 0, SAMPLED_WITHOUT_REPLACEMENT, SAMPLED_WITHOUT_REPLACEMENT },
-                                                   false,
-                                                   UNION };
-static const struct draft_shape union_of_deterministic = {
-    "union of deterministic chains", 3, { -1, 0, 1 }, { DETERMINISTIC }, false, UNION
-};
-static const struct draft_shape ladder_by_count = { "ladder that counts sampled draft tokens",
-                                                    4,
-                                                    { -1, 0, 1, 1 },
-                                                    { 0, SAMPLED_WITHOUT_REPLACEMENT, SAMPLED_WITHOUT_REPLACEMENT,
-                                                      SAMPLED_WITHOUT_REPLACEMENT },
-                                                    false,
-                                                    LADDER_BY_COUNT };
-
-static const struct draft_shape *const shapes[] = {
-    &root_only,      &deterministic_chain, &sampled_chain, &mixed_chain,    &sampled_siblings,
-    &sampled_chains, &deterministic_tree,  &distinct_tree, &mixed_tree,     &lookup,
-    &ladder_chain,   &ladder_tree,         &union_chain,   &union_siblings, &union_of_deterministic
+static const struct draft_shape shapes[] = {
+    { .name = "root alone", .form = "" },
+    { .name = "deterministic chain", .form = "0d 1d" },
+    { .name = "sampled chain", .form = "0s 1s" },
+    { .name = "mixed chain", .form = "0s 1d 2w" },
+    { .name = "sampled siblings", .form = "0s 0s" },
+    { .name = "sampled chains", .form = "0s 0s 1s 2s", .chains = true },
+    { .name = "deterministic tree", .form = "0d 0d 2d 3d" }, // the rows to keep may not be contiguous
+    { .name = "tree without replacement", .form = "0w 0w 2w" },
+    { .name = "mixed tree", .form = "0s 0d 1s" },
+    { .name = "ngram", .form = "0d 1d 2d", .source = LOOKUP },
+    { .name = "ladder with a sampled chain", .form = "0s 1s", .source = LADDER },
+    { .name = "ladder with a tree without replacement", .form = "0w 0w 2w", .source = LADDER },
+    { .name = "union with a sampled chain", .form = "0s 1s", .source = UNION },
+    { .name = "union with siblings without replacement", .form = "0w 0w", .source = UNION },
+    { .name = "union of deterministic chains", .form = "0d 1d", .source = UNION },
 };
 enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]), MAX_SEEDS = 24 };
+
+static struct draft_shape shape_named(const char *name)
+{
+    int i = 0;
+    while (strcmp(shapes[i].name, name) != 0)
+        i++;
+    return draft_shape_of(shapes[i]);
+}
 
 // One instance with one shape: one pair of tables, and more of them while there are fewer than `runs` runs.
 static struct loop_result examine(const struct table_instance *w, const struct draft_shape *g, const struct rule *rule,
@@ -102,11 +66,13 @@ static struct loop_result check_law(const struct table_instance *instances, int 
     for (int i = 0; rules[i] != NULL; i++) {
         struct loop_result all = { 0 };
         for (int k = 0; rules[i]->exact && k < n; k++)
-            for (int s = 0; s < SHAPES; s++)
-                if (shapes[s]->nodes <= nodes && rule_takes(rules[i], shapes[s])) {
-                    struct loop_result one = examine(&instances[k], shapes[s], rules[i], runs);
-                    loop_result_add(&all, &one);
-                }
+            for (int s = 0; s < SHAPES; s++) {
+                const struct draft_shape g = draft_shape_of(shapes[s]);
+                if (g.nodes > nodes || !rule_takes(rules[i], &g))
+                    continue;
+                struct loop_result one = examine(&instances[k], &g, rules[i], runs);
+                loop_result_add(&all, &one);
+            }
         if (rules[i]->exact)
             print_message("%s: %lld instances, %lld outcomes, %lld rows: distance %.1e, lost %.1e\n", rules[i]->name,
                           (long long)all.instances, (long long)all.runs, (long long)all.rows, all.distance, all.lost);
@@ -121,19 +87,13 @@ static struct loop_result check_law(const struct table_instance *instances, int 
 }
 
 #define CHECK_LAW(instances, nodes, runs) check_law(instances, sizeof(instances) / sizeof((instances)[0]), nodes, runs)
-#define PROMPT_010(limit) \
-    { \
-        { \
-            3, { 0, 1, 0 }, limit \
-        } \
-    }
 
 static void texts_of_several_steps_have_the_targets_law(void **state)
 {
     static const struct table_instance instances[] = {
-        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(5) },
-        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = { { 6, { 0, 1, 1, 0, 0, 1 }, 3 } }, .on_device = true },
-        { .vocab = 3, .slots = 1, .sequences = 1, .prompt = { { 1, { 2 }, 3 } } },
+        { .vocab = 2, .prompt = { { "010", 5 } } },
+        { .vocab = 2, .prompt = { { "011001", 3 } }, .on_device = true },
+        { .vocab = 3, .prompt = { { "2", 3 } } },
     };
     CHECK_LAW(instances, LOOP_NODES, 1500);
 }
@@ -141,8 +101,8 @@ static void texts_of_several_steps_have_the_targets_law(void **state)
 static void a_stop_token_ends_a_text_within_a_draft(void **state)
 {
     static const struct table_instance instances[] = {
-        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(4), .ends = 1, .end = { 1 } },
-        { .vocab = 3, .slots = 1, .sequences = 1, .prompt = { { 2, { 1, 2 }, 3 } }, .ends = 2, .end = { 2, 0 } },
+        { .vocab = 2, .prompt = { { "010", 4 } }, .ends = "1" },
+        { .vocab = 3, .prompt = { { "12", 3 } }, .ends = "20" },
     };
     struct loop_result all = CHECK_LAW(instances, LOOP_NODES, 1500);
     assert_true(all.why[SPECLAB_STOP_TOKEN] > 0 && all.why[SPECLAB_STOP_LIMIT] > 0 && all.within > 0);
@@ -151,23 +111,9 @@ static void a_stop_token_ends_a_text_within_a_draft(void **state)
 static void stop_strings_end_a_text_across_steps(void **state)
 {
     static const struct table_instance instances[] = {
-        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(4), .string = 2, .stay = 2, .stop = { 1, 0 } },
-        { .vocab = 2,
-          .slots = 1,
-          .sequences = 1,
-          .prompt = PROMPT_010(4),
-          .string = 3,
-          .stay = 1,
-          .stop = { 0, 1, 1 } },
-        { .vocab = 3,
-          .slots = 1,
-          .sequences = 1,
-          .prompt = PROMPT_010(3),
-          .string = 2,
-          .stay = 1,
-          .stop = { 1, 1 },
-          .ends = 1,
-          .end = { 2 } },
+        { .vocab = 2, .prompt = { { "010", 4 } }, .stop = "10", .stay = 2 },
+        { .vocab = 2, .prompt = { { "010", 4 } }, .stop = "011", .stay = 1 },
+        { .vocab = 3, .prompt = { { "010", 3 } }, .stop = "11", .stay = 1, .ends = "2" },
     };
     struct loop_result all = CHECK_LAW(instances, LOOP_NODES, 1000);
     assert_true(all.why[SPECLAB_STOP_STRING] > 0 && all.within > 0 && all.back > 0);
@@ -176,13 +122,13 @@ static void stop_strings_end_a_text_across_steps(void **state)
 static void limits_and_the_context_cut_a_text_within_a_draft(void **state)
 {
     static const struct table_instance instances[] = {
-        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(1), .deep = true },
-        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(2), .deep = true },
-        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(3), .deep = true },
-        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(5), .length = 7, .deep = true },
-        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(5), .length = 6 },
-        { .vocab = 3, .slots = 1, .sequences = 1, .prompt = PROMPT_010(5), .length = 5 },
-        { .vocab = 3, .slots = 1, .sequences = 1, .prompt = PROMPT_010(5), .length = 4, .deep = true },
+        { .vocab = 2, .prompt = { { "010", 1 } }, .deep = true },
+        { .vocab = 2, .prompt = { { "010", 2 } }, .deep = true },
+        { .vocab = 2, .prompt = { { "010", 3 } }, .deep = true },
+        { .vocab = 2, .prompt = { { "010", 5 } }, .length = 7, .deep = true },
+        { .vocab = 2, .prompt = { { "010", 5 } }, .length = 6 },
+        { .vocab = 3, .prompt = { { "010", 5 } }, .length = 5 },
+        { .vocab = 3, .prompt = { { "010", 5 } }, .length = 4, .deep = true },
     };
     struct loop_result all = CHECK_LAW(instances, LOOP_NODES, 500);
     assert_true(all.why[SPECLAB_STOP_LIMIT] > 0 && all.why[SPECLAB_STOP_CONTEXT] > 0 && all.within > 0);
@@ -191,31 +137,14 @@ static void limits_and_the_context_cut_a_text_within_a_draft(void **state)
 static void penalties_include_the_drafts_own_tokens(void **state)
 {
     static const struct table_instance instances[] = {
-        { .vocab = 2,
-          .slots = 1,
-          .sequences = 1,
-          .prompt = { { 1, { 1 }, 4 } },
-          .sampling = "{repetition_penalty: 1.6}" },
+        { .vocab = 2, .prompt = { { "1", 4 } }, .sampling = "{repetition_penalty: 1.6}" },
+        { .vocab = 3, .prompt = { { "22", 3 } }, .sampling = "{repetition_penalty: 2, temperature: 0.8}", .ends = "1" },
+        { .vocab = 2, .prompt = { { "110", 4 } }, .sampling = "{frequency_penalty: 0.9, presence_penalty: -0.4}" },
         { .vocab = 3,
-          .slots = 1,
-          .sequences = 1,
-          .prompt = { { 2, { 2, 2 }, 3 } },
-          .sampling = "{repetition_penalty: 2, temperature: 0.8}",
-          .ends = 1,
-          .end = { 1 } },
-        { .vocab = 2,
-          .slots = 1,
-          .sequences = 1,
-          .prompt = { { 3, { 1, 1, 0 }, 4 } },
-          .sampling = "{frequency_penalty: 0.9, presence_penalty: -0.4}" },
-        { .vocab = 3,
-          .slots = 1,
-          .sequences = 1,
-          .prompt = { { 2, { 2, 2 }, 3 } },
-          .sampling = "{repetition_penalty: 1.3, frequency_penalty: -0.7, presence_penalty: 1.5, temperature: 0.8}",
-          .ends = 1,
-          .end = { 1 },
-          .on_device = true },
+          .prompt = { { "22", 3 } },
+          .ends = "1",
+          .on_device = true,
+          .sampling = "{repetition_penalty: 1.3, frequency_penalty: -0.7, presence_penalty: 1.5, temperature: 0.8}" },
     };
     CHECK_LAW(instances, LOOP_NODES, 1200);
 }
@@ -223,15 +152,10 @@ static void penalties_include_the_drafts_own_tokens(void **state)
 static void penalties_count_the_generated_tokens_of_their_own_sequence(void **state)
 {
     static const struct table_instance instances[] = {
-        { .vocab = 2,
-          .slots = 1,
-          .sequences = 2,
-          .prompt = { { 4, { 0, 1, 0, 0 }, 2 }, { 2, { 1, 1 }, 3 } },
-          .sampling = "{frequency_penalty: 1.1}" },
+        { .vocab = 2, .prompt = { { "0100", 2 }, { "11", 3 } }, .sampling = "{frequency_penalty: 1.1}" },
         { .vocab = 2,
           .slots = 2,
-          .sequences = 3,
-          .prompt = { { 3, { 0, 1, 0 }, 2 }, { 1, { 1 }, 2 }, { 2, { 0, 0 }, 2 } },
+          .prompt = { { "010", 2 }, { "1", 2 }, { "00", 2 } },
           .sampling = "{presence_penalty: 0.8, frequency_penalty: 0.5}" },
     };
     CHECK_LAW(instances, 3, 1000);
@@ -240,27 +164,14 @@ static void penalties_count_the_generated_tokens_of_their_own_sequence(void **st
 static void excluded_tokens_are_excluded_everywhere(void **state)
 {
     static const struct table_instance instances[] = {
-        { .vocab = 3, .slots = 1, .sequences = 1, .prompt = PROMPT_010(3), .sampling = "{temperature: 0.7, top_k: 2}" },
-        { .vocab = 3,
-          .slots = 1,
-          .sequences = 1,
-          .prompt = PROMPT_010(3),
-          .sampling = "{temperature: 0.7, top_p: 0.8}" },
-        { .vocab = 3,
-          .slots = 1,
-          .sequences = 1,
-          .prompt = PROMPT_010(3),
-          .sampling = "{min_p: 0.4}",
-          .on_device = true },
+        { .vocab = 3, .prompt = { { "010", 3 } }, .sampling = "{temperature: 0.7, top_k: 2}" },
+        { .vocab = 3, .prompt = { { "010", 3 } }, .sampling = "{temperature: 0.7, top_p: 0.8}" },
+        { .vocab = 3, .prompt = { { "010", 3 } }, .sampling = "{min_p: 0.4}", .on_device = true },
     };
     static const struct table_instance small[] = {
         // for many nodes
-        { .vocab = 2,
-          .slots = 1,
-          .sequences = 1,
-          .prompt = PROMPT_010(4),
-          .sampling = "{temperature: 0.7, top_p: 0.8}" },
-        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(4), .sampling = "{temperature: 0}" },
+        { .vocab = 2, .prompt = { { "010", 4 } }, .sampling = "{temperature: 0.7, top_p: 0.8}" },
+        { .vocab = 2, .prompt = { { "010", 4 } }, .sampling = "{temperature: 0}" },
     };
     CHECK_LAW(instances, 4, 1000);
     CHECK_LAW(small, LOOP_NODES, 1000);
@@ -269,13 +180,11 @@ static void excluded_tokens_are_excluded_everywhere(void **state)
 static void slots_do_not_affect_each_other(void **state)
 {
     static const struct table_instance instances[] = {
-        { .vocab = 2, .slots = 2, .sequences = 2, .prompt = { { 3, { 0, 1, 0 }, 3 }, { 1, { 1 }, 2 } } },
+        { .vocab = 2, .slots = 2, .prompt = { { "010", 3 }, { "1", 2 } } },
         { .vocab = 2,
           .slots = 2,
-          .sequences = 2,
-          .prompt = { { 5, { 1, 1, 0, 1, 1 }, 2 }, { 2, { 0, 1 }, 2 } },
-          .ends = 1,
-          .end = { 1 },
+          .prompt = { { "11011", 2 }, { "01", 2 } },
+          .ends = "1",
           .sampling = "{repetition_penalty: 1.3}",
           .on_device = true },
     };
@@ -285,17 +194,8 @@ static void slots_do_not_affect_each_other(void **state)
 static void a_reused_slot_keeps_the_law(void **state)
 {
     static const struct table_instance instances[] = {
-        { .vocab = 2,
-          .slots = 2,
-          .sequences = 3,
-          .prompt = { { 3, { 0, 1, 0 }, 3 }, { 4, { 1, 1, 0, 1 }, 1 }, { 2, { 1, 0 }, 2 } },
-          .ends = 1,
-          .end = { 0 } },
-        { .vocab = 2,
-          .slots = 1,
-          .sequences = 2,
-          .prompt = { { 4, { 0, 1, 0, 0 }, 2 }, { 2, { 1, 1 }, 2 } },
-          .deep = true },
+        { .vocab = 2, .slots = 2, .prompt = { { "010", 3 }, { "1101", 1 }, { "10", 2 } }, .ends = "0" },
+        { .vocab = 2, .prompt = { { "0100", 2 }, { "11", 2 } }, .deep = true },
     };
     CHECK_LAW(instances, 3, 2000);
 }
@@ -304,11 +204,13 @@ static void a_reused_slot_keeps_the_law(void **state)
 // drafter of this test hides from it.
 static void a_ladder_that_counts_sampled_draft_tokens_is_detected(void **state)
 {
-    static const struct table_instance instance = { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(3) };
+    static const struct table_instance instance = { .vocab = 2, .prompt = { { "010", 3 } } };
+    const struct draft_shape by_count =
+        draft_shape_of((struct draft_shape){ .name = "", .form = "0w 1w 1w", .source = LADDER_BY_COUNT });
     struct loop_result found = { 0 };
     for (uint64_t seed = 0; seed < MAX_SEEDS; seed++) {
         struct loop_result one =
-            table_instance_examine(&instance, &ladder_by_count, rule_named("rejection"), NULL, seed, FLAWLESS);
+            table_instance_examine(&instance, &by_count, rule_named("rejection"), NULL, seed, FLAWLESS);
         loop_result_add(&found, &one);
     }
     print_message("a ladder that counts sampled draft tokens: distance %.1e\n", found.distance);
@@ -317,42 +219,40 @@ static void a_ladder_that_counts_sampled_draft_tokens_is_detected(void **state)
 
 // ---- mutants
 
-struct loop_mutant {
+#define PENALIZED .vocab = 3, .prompt = { { "2", 3 } }, .sampling = "{repetition_penalty: 1.6}"
+#define COUNTED .vocab = 2, .prompt = { { "010", 4 } }, .sampling = "{frequency_penalty: 0.9}"
+#define ALONE .vocab = 2, .prompt = { { "010", 4 } }
+
+static const struct loop_mutant {
     enum flaw flaw;
+    const char *shape, *rule;
     struct table_instance table_instance;
-    const struct draft_shape *draft_shape;
-    const char *rule;
-};
-
-#define PENALIZED \
-    .vocab = 3, .slots = 1, .sequences = 1, .prompt = { { 1, { 2 }, 3 } }, .sampling = "{repetition_penalty: 1.6}"
-#define COUNTED \
-    .vocab = 2, .slots = 1, .sequences = 1, .prompt = { { 3, { 0, 1, 0 }, 4 } }, .sampling = "{frequency_penalty: 0.9}"
-#define ALONE .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(4)
-
-static const struct loop_mutant loop_mutants[] = {
-    { END_CHECKED_AT_THE_END_OF_STEPS, { ALONE, .ends = 1, .end = { 1 } }, &sampled_chain, "rejection" },
-    { PENALTY_AS_AT_THE_ROOT, { PENALIZED }, &deterministic_chain, "rejection" },
+} loop_mutants[] = {
+    { END_CHECKED_AT_THE_END_OF_STEPS,
+      "sampled chain",
+      "rejection",
+      { .vocab = 2, .prompt = { { "010", 4 } }, .ends = "1" } },
+    { PENALTY_AS_AT_THE_ROOT, "deterministic chain", "rejection", { PENALIZED } },
     { PENALTY_TWICE_FOR_THE_LAST_TOKEN,
-      { ALONE, .sampling = "{repetition_penalty: 1.6}" },
-      &deterministic_chain,
-      "rejection" },
-    { PENALTY_FOR_REJECTED, { PENALIZED }, &deterministic_chain, "rejection" },
-    { PENALTY_AS_AT_THE_ROOT, { COUNTED }, &distinct_tree, "traversal" },
-    { PENALTY_TWICE_FOR_THE_LAST_TOKEN, { COUNTED }, &deterministic_tree, "rejection" },
-    { PENALTY_FOR_REJECTED, { COUNTED }, &mixed_tree, "rejection" },
-    { PENALTY_FOR_THE_PROMPT, { COUNTED }, &deterministic_chain, "match" },
-    { REJECTED_ROWS_ARE_KEPT, { ALONE }, &sampled_chain, "rejection" },
-    { ONE_ROW_TOO_FEW_IS_KEPT, { ALONE }, &sampled_chain, "rejection" },
-    { POSITIONS_BY_ROW, { ALONE }, &deterministic_tree, "rejection" },
-    { POSITIONS_SHIFTED_AFTER_A_REJECTION, { ALONE }, &sampled_chain, "rejection" },
-    { PATHS_GATHERED_BACKWARDS, { ALONE }, &deterministic_tree, "rejection" },
-    { PATHS_GATHERED_AS_IF_CHAINS, { ALONE }, &deterministic_tree, "rejection" },
-    { SIBLINGS_ARE_SEEN, { ALONE }, &deterministic_tree, "rejection" },
+      "deterministic chain",
+      "rejection",
+      { .vocab = 2, .prompt = { { "010", 4 } }, .sampling = "{repetition_penalty: 1.6}" } },
+    { PENALTY_FOR_REJECTED, "deterministic chain", "rejection", { PENALIZED } },
+    { PENALTY_AS_AT_THE_ROOT, "tree without replacement", "traversal", { COUNTED } },
+    { PENALTY_TWICE_FOR_THE_LAST_TOKEN, "deterministic tree", "rejection", { COUNTED } },
+    { PENALTY_FOR_REJECTED, "mixed tree", "rejection", { COUNTED } },
+    { PENALTY_FOR_THE_PROMPT, "deterministic chain", "match", { COUNTED } },
+    { REJECTED_ROWS_ARE_KEPT, "sampled chain", "rejection", { ALONE } },
+    { ONE_ROW_TOO_FEW_IS_KEPT, "sampled chain", "rejection", { ALONE } },
+    { POSITIONS_BY_ROW, "deterministic tree", "rejection", { ALONE } },
+    { POSITIONS_SHIFTED_AFTER_A_REJECTION, "sampled chain", "rejection", { ALONE } },
+    { PATHS_GATHERED_BACKWARDS, "deterministic tree", "rejection", { ALONE } },
+    { PATHS_GATHERED_AS_IF_CHAINS, "deterministic tree", "rejection", { ALONE } },
+    { SIBLINGS_ARE_SEEN, "deterministic tree", "rejection", { ALONE } },
     { SLOTS_ARE_NOT_EMPTIED,
-      { .vocab = 2, .slots = 1, .sequences = 2, .prompt = { { 3, { 0, 1, 0 }, 2 }, { 2, { 1, 1 }, 2 } } },
-      &deterministic_chain,
-      "rejection" },
+      "deterministic chain",
+      "rejection",
+      { .vocab = 2, .prompt = { { "010", 2 }, { "11", 2 } } } },
 };
 
 static void every_mutant_of_the_loop_is_detected(void **state)
@@ -364,12 +264,12 @@ static void every_mutant_of_the_loop_is_detected(void **state)
         assert_true(tried[flaw]);
     for (size_t i = 0; i < sizeof(loop_mutants) / sizeof(loop_mutants[0]); i++) {
         const struct loop_mutant *s = &loop_mutants[i];
+        const struct draft_shape g = shape_named(s->shape);
         struct loop_result found = { 0 };
         for (uint64_t seed = 0; seed < MAX_SEEDS; seed++) {
-            struct loop_result one =
-                table_instance_examine(&s->table_instance, s->draft_shape, rule_named(s->rule), NULL, seed, s->flaw);
-            struct loop_result flawless =
-                table_instance_examine(&s->table_instance, s->draft_shape, rule_named(s->rule), NULL, seed, FLAWLESS);
+            const struct table_instance *w = &s->table_instance;
+            struct loop_result one = table_instance_examine(w, &g, rule_named(s->rule), NULL, seed, s->flaw),
+                               flawless = table_instance_examine(w, &g, rule_named(s->rule), NULL, seed, FLAWLESS);
             loop_result_add(&found, &one);
             assert_true(flawless.distance <= ROUNDING && flawless.violations == 0);
         }

@@ -1,4 +1,5 @@
-// test_evidence.c - the contribution of one token against sorting and plain double loops; and the tests of the sums.
+// test_evidence.c - the order of tokens against sorting, vector loops against plain ones, edges, and the size of a bias. Bets, scores and
+// tests of sums are compared with a twin (test_evidence_twin.c), whole texts in test_observer.c.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +7,7 @@
 #include "verifier/exact/evidence.h"
 #include "verifier/exact/mass.h"
 #include "results/statistics/distributions.h"
+#include "verifier/exact/verdict.h"
 #include "results/statistics/statistics.h"
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"
@@ -125,161 +127,40 @@ static void mass_before_a_token_matches_sorting(void **state)
     }
 }
 
-// The functions, with the library's logarithm. Events that depend on u, of known probability, are not included.
-static double function(const struct observed_token *t, enum score s, int v)
-{
-    double p = (double)t->p[v] / t->p_sum, q = t->q ? (double)t->q[v] / t->q_sum : 0;
-    switch (s) {
-    case SCORE_LOG_RATIO:
-        return fmax(-3, fmin(3, log(q / p)));
-    case SCORE_ABOVE:
-        return q > p;
-    case SCORE_Q_ARGMAX:
-        return v == row_argmax(t->q, t->vocab);
-    case SCORE_DETERMINISTIC:
-        return deterministic_place(t, v) >= 0;
-    case SCORE_P_ARGMAX:
-        return v == row_argmax(t->p, t->vocab);
-    case SCORE_SURPRISAL:
-        return fmin(8, -log(p));
-    case SCORE_END:
-        return v == t->end;
-    default:
-        return v == t->before;
-    }
-}
-
-static int is_evaluated(const struct observed_token *t, enum score s)
-{
-    if (s == SCORE_TAIL)
-        return 0;
-    return s == SCORE_DETERMINISTIC ? t->n_deterministic > 0 : s <= SCORE_Q_ARGMAX ? t->q != NULL : 1;
-}
-
-static const struct evidence_part *only_part(const struct evidence *e)
-{
-    for (int i = 0; i < PARTS; i++)
-        if (e->part[i].tokens > 0)
-            return &e->part[i];
-    return NULL;
-}
-
-static void scores_match_plain_loops(void **state)
-{
-    uint64_t seed = 2;
-    int compared = 0;
-    for (int run = 0; run < 40 * SIZES; run++) {
-        struct made m;
-        make(&m, sizes[run % SIZES], run / SIZES % 2, run / SIZES % 5, &seed);
-        struct evidence e = { 0 };
-        evidence_add(&e, &m.t, evidence_start);
-        const struct evidence_part *part = only_part(&e);
-        for (int s = 0; s < SCORES; s++) {
-            if (!is_evaluated(&m.t, (enum score)s))
-                continue;
-            double mean = 0, variance = 0;
-            for (int v = 0; v < m.t.vocab; v++)
-                if (m.p[v] > 0)
-                    mean += (double)m.p[v] / m.t.p_sum * function(&m.t, (enum score)s, v);
-            for (int v = 0; v < m.t.vocab; v++)
-                if (m.p[v] > 0)
-                    variance += (double)m.p[v] / m.t.p_sum * pow(function(&m.t, (enum score)s, v) - mean, 2);
-            near(part->variance[s], variance, 4e-6);
-            near(part->score[s], variance < 1e-9 ? 0 : function(&m.t, (enum score)s, m.t.token) - mean, 2e-6);
-            near(part->seen[s], variance < 1e-9 ? 0 : 1, 0);
-            compared++;
-        }
-    }
-    assert_true(compared > 2000);
-}
-
-// The probability of U below a bound: the mass below it.
-static double mass_below(const struct observed_token *t, double bound)
-{
-    double s = 0;
-    for (int v = 0; v < t->vocab; v++) {
-        double from = sorted_before(t, ORDER_P, v), own = (double)t->p[v] / t->p_sum;
-        s += fmax(0, fmin(bound - from, own));
-    }
-    return s;
-}
-
-static int is_favoured(const struct observed_token *t, int v)
-{
-    return deterministic_place(t, v) >= 0 || (t->q && (double)t->q[v] / t->q_sum > (double)t->p[v] / t->p_sum);
-}
-
-static int bet_on(const struct observed_token *t, enum bet b, int v)
-{
-    if (b == BET_FAVOURED)
-        return is_favoured(t, v);
-    if (b == BET_DRAFT_TOKEN)
-        return v == (t->n_deterministic > 0 ? t->deterministic[0] : row_argmax(t->q, t->vocab));
-    return v == row_argmax(t->p, t->vocab);
-}
-
-// exp(lambda g(x)) / sum over v of p(v) exp(lambda g(v))
-static double factor(const struct observed_token *t, enum bet b, double lambda, double u)
-{
-    if (b == BET_TAIL || b == BET_HALF) {
-        double bound = b == BET_TAIL ? .01 : .5, probability = mass_below(t, bound);
-        return exp(u < bound ? lambda : 0) / (probability * exp(lambda) + 1 - probability);
-    }
-    double mean = 0;
-    for (int v = 0; v < t->vocab; v++)
-        mean += (double)t->p[v] / t->p_sum * exp(lambda * bet_on(t, b, v));
-    return exp(lambda * bet_on(t, b, t->token)) / mean;
-}
-
-static void a_bet_is_multiplied_by_its_factor(void **state)
-{
-    uint64_t seed = 3;
-    for (int run = 0; run < 10 * SIZES; run++) {
-        struct made m;
-        make(&m, sizes[run % SIZES], run / SIZES % 2, run / SIZES % 5, &seed);
-        struct evidence e = { 0 };
-        struct uniforms u = evidence_add(&e, &m.t, evidence_start);
-        double mean = 0;
-        for (int b = 0; b < BETS; b++)
-            for (int i = 0; i < STAKES; i++) {
-                double f = 1;
-                if ((b != BET_FAVOURED && b != BET_DRAFT_TOKEN) || m.t.q || m.t.n_deterministic > 0)
-                    f = factor(&m.t, (enum bet)b, evidence_stakes[i], u.order[ORDER_P]);
-                near(exp(only_part(&e)->log_e[b][i]), f, 1e-10);
-                int first = !m.t.bonus && m.t.index == 0;
-                mean += (f + (first ? f : 1) + (m.t.bonus ? f : 1)) / EVIDENCE_BETS;
-            }
-        near(exp(evidence_log_e(&e)), mean, 1e-10);
-    }
-}
-
+// p * log p and the like are floats of every token; their sums are doubles.
 static void vectorised_sums_match_plain_sums(void **state)
 {
-    enum { N = 5000 };
-    float *p = malloc(N * sizeof(*p)), *q = malloc(N * sizeof(*q));
+    enum { LONGEST = 5000 };
+    static float p[LONGEST], q[LONGEST];
     uint64_t seed = 4;
-    for (int i = 0; i < N; i++) {
-        p[i] = (float)exp(-12 * uniform(&seed));
-        q[i] = p[i] * (float)exp(3 * uniform(&seed) - 1.5);
+    for (int run = 0; run <= SIZES; run++) {
+        const int n = run < SIZES ? sizes[run] : LONGEST, x = n / 4;
+        for (int i = 0; i < n; i++) {
+            p[i] = (float)exp(-12 * uniform(&seed));
+            q[i] = p[i] * (float)exp(3 * uniform(&seed) - 1.5);
+        }
+        double all = row_sum(p, n), by_ratio = 0, above = 0, surprisal[2] = { 0 }, log_ratio[2] = { 0 };
+        struct mass_scale scale = { (float)(1 / all), (float)(all / row_sum(q, n)) };
+        for (int i = 0; i < n; i++) {
+            float a = mass_ratio(p[i], q[i]), b = mass_ratio(p[x], q[x]);
+            by_ratio += a < b || (a == b && i < x) ? (double)p[i] : 0;
+            above += mass_above(p[i], q[i], scale) ? (double)p[i] : 0;
+            for (int power = 1; power <= 2; power++) {
+                surprisal[power - 1] += (double)p[i] * pow((double)mass_surprisal(p[i], scale), power);
+                log_ratio[power - 1] += (double)p[i] * pow((double)mass_log_ratio(p[i], q[i], scale), power);
+            }
+        }
+        struct mass m = mass_of(p, q, n, scale, x);
+        near(m.all, all, 1e-12 * all);
+        near(m.by_ratio, by_ratio, 1e-12 * all);
+        near(m.above, above, 1e-12 * all);
+        near(m.surprisal, surprisal[0], 1e-12 * all);
+        near(m.surprisal_square, surprisal[1], 1e-11 * all);
+        near(m.log_ratio, log_ratio[0], 1e-12 * all);
+        near(m.log_ratio_square, log_ratio[1], 1e-12 * all);
+        near(m.p_argmax, row_argmax(p, n), 0);
+        near(m.q_argmax, row_argmax(q, n), 0);
     }
-    double all = row_sum(p, N), by_ratio = 0, above = 0, surprisal = 0;
-    struct mass_scale scale = { (float)(1 / all), (float)(all / row_sum(q, N)) };
-    const int x = 1234;
-    for (int i = 0; i < N; i++) {
-        float a = mass_ratio(p[i], q[i]), b = mass_ratio(p[x], q[x]);
-        by_ratio += a < b || (a == b && i < x) ? (double)p[i] : 0;
-        above += mass_above(p[i], q[i], scale) ? (double)p[i] : 0;
-        surprisal += (double)p[i] * (double)mass_surprisal(p[i], scale);
-    }
-    struct mass m = mass_of(p, q, N, scale, x);
-    near(m.all, all, 1e-12 * all);
-    near(m.by_ratio, by_ratio, 1e-12 * all);
-    near(m.above, above, 1e-12 * all);
-    near(m.surprisal, surprisal, 1e-12 * all);
-    near(m.p_argmax, row_argmax(p, N), 0);
-    near(m.q_argmax, row_argmax(q, N), 0);
-    free(p);
-    free(q);
 }
 
 // ---- edges
@@ -354,51 +235,6 @@ static void no_tokens_are_no_evidence(void **state)
     assert_int_equal(evidence_tests(&e, NULL, 0), 0);
 }
 
-static struct exact_test test_of(const struct evidence *e, const char *kind, const char *of, const char *part)
-{
-    struct exact_test list[EVIDENCE_TESTS], found = { 0 };
-    int n = evidence_tests(e, list, EVIDENCE_TESTS), times = 0;
-    for (int i = 0; i < n; i++)
-        if (!strcmp(list[i].kind, kind) && !strcmp(list[i].of, of) && !strcmp(list[i].part, part)) {
-            found = list[i];
-            times++;
-        }
-    assert_int_equal(times, 1);
-    return found;
-}
-
-// Sums written by hand, against textbook formulas.
-static void tests_match_textbook_formulas(void **state)
-{
-    struct evidence e = { 0 };
-    struct evidence_part *later = &e.part[PART_LATER];
-    later->tokens = 2048;
-    for (int i = 0; i < CELLS; i++) // three quarters in the lower half
-        e.cells[ORDER_ID][i] = i < CELLS / 2 ? 3 : 1;
-    for (int i = 0; i < COARSE; i++)
-        later->cells[ORDER_P][i] = i % 2 ? 20 : 0;
-    for (int i = 0; i < SQUARE; i++)
-        e.squares[ORDER_P][i][i] = 80;
-    later->score[SCORE_SURPRISAL] = 5e3;
-    later->variance[SCORE_SURPRISAL] = 1e6;
-    later->seen[SCORE_SURPRISAL] = 2000;
-    struct exact_test t = test_of(&e, "KS", "id", "all");
-    near(t.statistic, .25, 1e-15);
-    near(t.tokens, 2048, 0);
-    near(t.log10_p, tail_kolmogorov(.25, 2048), 1e-12);
-    t = test_of(&e, "chi-square", "p", "later");
-    near(t.statistic, 320, 1e-10);
-    near(t.log10_p, tail_chi_square(320, 31), 1e-10);
-    t = test_of(&e, "pairs", "p", "all"); // 64 cells that expect 10: 8 have 80
-    near(t.statistic, (8 * 70 * 70 + 56 * 10 * 10) / 10., 1e-9);
-    near(t.log10_p, tail_chi_square(t.statistic, 49), 1e-9);
-    t = test_of(&e, "score", "surprisal", "later");
-    near(t.statistic, 5, 1e-12);
-    near(t.tokens, 2000, 0);
-    near(t.log10_p, tail_normal(5), .1);
-    assert_true(t.log10_p > tail_normal(5));
-}
-
 // 1,000 tokens of which p expects one end. The two-sided p-value must not be below the binomial tail.
 static void rare_events_get_no_normal_tail(void **state)
 {
@@ -413,22 +249,131 @@ static void rare_events_get_no_normal_tail(void **state)
             t.u = .5;
             evidence_add(&e, &t, evidence_start);
         }
-        double seen = pow(10, test_of(&e, "score", "end", "all").log10_p);
-        assert_true(seen >= fmin(1, tail) * .9 || ends < 2);
-        assert_true(seen <= 12 * tail);
+        struct exact_test list[EVIDENCE_TESTS];
+        int found = 0;
+        for (int i = 0, n = evidence_tests(&e, list, EVIDENCE_TESTS); i < n; i++)
+            if (!strcmp(list[i].kind, "score") && !strcmp(list[i].of, "end") && !strcmp(list[i].part, "all")) {
+                const double seen = pow(10, list[i].log10_p);
+                assert_true(seen <= 12 * tail && (seen >= fmin(1, tail) * .9 || ends < 2));
+                found++;
+            }
+        assert_int_equal(found, 1);
         tail -= probability;
         probability *= (1000. - ends) / (ends + 1) * .001 / .999;
     }
 }
 
+// ---- whole texts
+
+// Pairs: a text whose uniform numbers are uniform one by one, but dependent.
+static void serially_dependent_uniforms_are_detected(void **state)
+{
+    const float even[] = { .25f, .25f, .25f, .25f };
+    struct evidence e = { 0 };
+    struct uniforms last = evidence_start;
+    uint64_t seed = 11;
+    int32_t token = 0;
+    for (int i = 0; i < 4000; i++) {
+        token = uniform(&seed) < .8 ? (int32_t)(4 * uniform(&seed)) : (token + 1) % 4;
+        struct observed_token t = { .vocab = 4, .p = even, .p_sum = 1, .token = token, .before = -1, .end = -1 };
+        t.u = uniform(&seed);
+        last = evidence_add(&e, &t, last);
+    }
+    struct exact_test list[EVIDENCE_TESTS];
+    int n = evidence_tests(&e, list, EVIDENCE_TESTS);
+    for (int i = 0; i < n; i++)
+        if (!strcmp(list[i].kind, "pairs") && !strcmp(list[i].of, "id"))
+            assert_true(list[i].log10_p < -10);
+        else if (strcmp(list[i].kind, "pairs") != 0)
+            assert_true(list[i].log10_p > -4);
+}
+
+// ---- the size of a bias
+
+// Adds tokens: in a share of `shift` of them token 0, which p gives `first`, and a draw from p in the rest. Their total
+// variation from p is shift (1 - first). q favours token 0, which comes last in the guided order.
+static void write_shifted(struct evidence *e, float first, double shift, int tokens, uint64_t *seed)
+{
+    const float p[] = { first, (1 - first) / 2, (1 - first) / 2 }, q[] = { .98f, .01f, .01f };
+    struct uniforms last = evidence_start;
+    for (int i = 0; i < tokens; i++) {
+        struct observed_token t = {
+            .vocab = 3, .p = p, .p_sum = row_sum(p, 3), .q = q, .q_sum = 1, .before = -1, .end = -1
+        };
+        const double u = uniform(seed);
+        t.token = uniform(seed) < shift || u < (double)first ? 0 : u < (1 + (double)first) / 2 ? 1 : 2;
+        t.u = uniform(seed);
+        last = evidence_add(e, &t, last);
+    }
+}
+
+// Bounds are looked at every hundred tokens: the largest of them is below the total variation, in each of a hundred
+// texts, where at most five in a hundred may exceed it.
+static void the_size_of_a_bias_is_never_below_its_bound(void **state)
+{
+    uint64_t seed = 21;
+    int above = 0;
+    for (int run = 0; run < 100; run++) {
+        struct evidence e = { 0 };
+        const float first = run % 2 ? .5f : .3f;
+        const double shift = run % 4 < 2 ? 0 : .2, size = shift * (1 - (double)first);
+        double most = 0;
+        for (int look = 0; look < 20; look++) {
+            write_shifted(&e, first, shift, 100, &seed);
+            most = fmax(most, bias_size_of(&e, .05).least);
+        }
+        above += most > size;
+    }
+    assert_in_range(above, 0, 5);
+}
+
+// Half of the order is one of the boundaries at which it is measured, so the bound reaches the size.
+static void the_bound_reaches_the_size_of_a_bias(void **state)
+{
+    uint64_t seed = 22;
+    double before = 0;
+    static const int tokens[] = { 2000, 18000, 180000 };
+    struct evidence e = { 0 };
+    for (int i = 0; i < 3; i++) {
+        write_shifted(&e, .5f, .2, tokens[i], &seed);
+        const struct bias_size size = bias_size_of(&e, .05);
+        const double n = evidence_tokens(&e);
+        print_message("%.0f tokens: %.4f observed, at least %.4f, of 0.1\n", n, size.observed, size.least);
+        assert_true(fabs(size.observed - .1) < 4 / (2 * sqrt(n)) && size.least > before && size.least < .1);
+        before = size.least;
+    }
+    assert_true(before > .09);
+}
+
+// Impossible tokens are a bias of their share, whatever the others are.
+static void impossible_tokens_count_in_the_size_of_a_bias(void **state)
+{
+    const float p[] = { 0, .5f, .5f };
+    uint64_t seed = 23;
+    struct evidence e = { 0 };
+    assert_true(bias_size_of(&e, .05).observed == 0 && bias_size_of(&e, .05).least == 0);
+    for (int i = 0; i < 20000; i++) {
+        struct observed_token t = { .vocab = 3, .p = p, .p_sum = 1, .before = -1, .end = -1, .u = uniform(&seed) };
+        t.token = i % 4 == 0 ? 0 : 1 + (uniform(&seed) < .5);
+        evidence_add(&e, &t, evidence_start);
+    }
+    const struct bias_size size = bias_size_of(&e, .05);
+    assert_true(size.observed > .22 && size.observed < .25 && size.least > .2 && size.least < size.observed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mass_before_a_token_matches_sorting), cmocka_unit_test(scores_match_plain_loops),
-        cmocka_unit_test(a_bet_is_multiplied_by_its_factor),   cmocka_unit_test(vectorised_sums_match_plain_sums),
-        cmocka_unit_test(an_impossible_token_is_proof),        cmocka_unit_test(certain_tokens_add_no_evidence),
-        cmocka_unit_test(no_tokens_are_no_evidence),           cmocka_unit_test(tests_match_textbook_formulas),
+        cmocka_unit_test(mass_before_a_token_matches_sorting),
+        cmocka_unit_test(vectorised_sums_match_plain_sums),
+        cmocka_unit_test(an_impossible_token_is_proof),
+        cmocka_unit_test(certain_tokens_add_no_evidence),
+        cmocka_unit_test(no_tokens_are_no_evidence),
         cmocka_unit_test(rare_events_get_no_normal_tail),
+        cmocka_unit_test(serially_dependent_uniforms_are_detected),
+        cmocka_unit_test(the_size_of_a_bias_is_never_below_its_bound),
+        cmocka_unit_test(the_bound_reaches_the_size_of_a_bias),
+        cmocka_unit_test(impossible_tokens_count_in_the_size_of_a_bias),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,6 +47,8 @@ struct alarms {
     int text, drafter, control; // at the level of 1 in 20
     int certain;                // of any of these, at 1 in a million
     double z;                   // maximum |z| of the acceptance
+    // Tests of the text by their place in the list: texts with p < .01 and p < .05; of all tests and texts, and their number.
+    int below_01[EVIDENCE_TESTS], below_05[EVIDENCE_TESTS], small, tests;
 };
 
 static struct alarms alarms_of(const struct text_setup *text_setup, int runs)
@@ -62,6 +64,15 @@ static struct alarms alarms_of(const struct text_setup *text_setup, int runs)
         a.drafter += v->of[STREAM_DRAFTER].alarm;
         a.control += v->of[STREAM_CONTROL].alarm;
         a.z = isnan(v->z_accepted) ? a.z : fmax(a.z, fabs(v->z_accepted));
+        struct exact_test list[EVIDENCE_TESTS];
+        const int n = evidence_tests(&seen->of[STREAM_TEXT], list, EVIDENCE_TESTS);
+        assert_true(n > 30 && n <= EVIDENCE_TESTS);
+        for (int i = 0; i < n; i++) {
+            a.below_01[i] += list[i].log10_p < -2;
+            a.below_05[i] += list[i].log10_p < log10(.05);
+            a.small += list[i].log10_p < log10(.05);
+        }
+        a.tests += n;
         verdict_of(v, seen, max, 1e-6);
         a.certain += v->of[STREAM_TEXT].alarm || v->of[STREAM_DRAFTER].alarm || v->of[STREAM_CONTROL].alarm;
     }
@@ -70,7 +81,8 @@ static struct alarms alarms_of(const struct text_setup *text_setup, int runs)
     return a;
 }
 
-// At level 0.05 more than 27 of 300 runs have an alarm with probability at most 0.001.
+// At level 0.05 more than 27 of 300 runs have an alarm with probability at most 0.001. A correct test has p < .05 in 15 of 300, and in more
+// than 35 with probability 1 / 500,000; p < .01 in 3, and in more than 13 with probability 1 / 160,000.
 static void false_alarms_are_as_rare_as_the_level(void **state)
 {
     static const struct {
@@ -92,6 +104,12 @@ static void false_alarms_are_as_rare_as_the_level(void **state)
             null[i].rule, null[i].shape, null[i].runs, a.text, a.drafter, a.control, a.certain, a.z);
         assert_true(a.text <= null[i].max && a.drafter <= null[i].max && a.control <= null[i].max);
         assert_int_equal(a.certain, 0);
+        if (null[i].runs < 300)
+            continue;
+        print_message("p < .05 in %.2f %% of %d tests\n", 100. * a.small / a.tests, a.tests);
+        assert_true(a.small > .02 * a.tests && a.small < .06 * a.tests);
+        for (int k = 0; k < EVIDENCE_TESTS; k++)
+            assert_true(a.below_01[k] <= 13 && a.below_05[k] <= 35);
     }
 }
 
