@@ -2,13 +2,15 @@
 // logits with the whole text up to that node, draft tokens included.
 //
 // The contract test (tests/unit/test_drafters.c) compares two drafters with the same code, and exactness does not depend on q:
-// a drafter whose penalties ignore draft tokens only drafts worse.
+// a drafter whose penalties ignore draft tokens only drafts worse. sampling_row itself is compared with a twin (test_stage_twin.c).
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/settings.h"
+#include "experiments/yaml.h"
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "sampling/dist.h"
@@ -29,7 +31,7 @@ static struct {
     float row[MAX_ROWS][WIDE];
     float target[MAX_ROWS * WIDE]; // logits of the draft nodes
     struct pair *pair;
-    struct sampling of_q; // the stages of q: those of the pair, at a temperature that the drafter may have
+    struct sampling of_q; // the stages of q: those of the pair, at the temperature that the drafter has of its own
     struct runner *own;   // a second instance of the draft model; NULL: the drafter has none
     int rows_of_p, rows_of_q, distinguished, coupled;
 } recorded;
@@ -146,21 +148,33 @@ static void done(void *self, const struct speclab_end *e)
     *(int *)self = e->n;
 }
 
-static void decode(const char *drafter, const char *sampling, const char *rule)
+static struct sampling read_sampling(const char *text)
 {
+    struct sampling s;
+    struct error err;
+    struct settings *read = yaml_parse(text, strlen(text), "sampling", &err);
+    assert_ok(read != NULL && sampling_read(read, &s, &err), err);
+    settings_free(read);
+    return s;
+}
+
+// form: of a sampling, without its temperature.
+static void decode(const char *drafter, const char *form, double temperature, const char *rule)
+{
+    const char *own = strstr(drafter, "temperature=");
+    char *sampling = xformat(form, temperature),
+         *of_q = xformat(form, own != NULL ? strtod(own + strlen("temperature="), NULL) : temperature);
     struct error err;
     int32_t prompt[PROMPT];
     int tokens = 0;
     struct pair *p = pair_open(pair_target, pair_draft, drafter, sampling, rule_named(rule), 1, LENGTH);
-    struct runner own;
+    struct runner own_model;
     const bool has_own = strcmp(p->type->name, "small") == 0;
     if (has_own)
-        own = runner_open(pair_draft, 1, NULL, 1);
-    recorded.own = has_own ? &own : NULL;
+        own_model = runner_open(pair_draft, 1, NULL, 1);
+    recorded.own = has_own ? &own_model : NULL;
     recorded.pair = p;
-    const char *temperature = strstr(drafter, "temperature=");
-    struct temperature_options at = { temperature != NULL ? strtod(temperature + strlen("temperature="), NULL) : 0 };
-    recorded.of_q = temperature != NULL ? sampling_at(&p->sampling, &at) : p->sampling;
+    recorded.of_q = read_sampling(of_q);
     recorded.real = *p->backend;
     p->backend->download = record_download;
     recorded.drafter = p->drafter->type;
@@ -184,15 +198,20 @@ static void decode(const char *drafter, const char *sampling, const char *rule)
     verifier_destroy(v);
     pair_close(p);
     if (has_own)
-        runner_close(&own);
+        runner_close(&own_model);
+    sampling_free(&recorded.of_q);
+    free(sampling);
+    free(of_q);
 }
 
 static void penalties_include_draft_tokens(void **unused)
 {
     static const char *const samplings[] = {
-        "{repetition_penalty: 1.9, temperature: 0.9}",
-        "{frequency_penalty: 1.3, presence_penalty: -0.5, temperature: 1.2, top_p: 0.9}"
+        "{repetition_penalty: 1.9, temperature: %g}",
+        "{frequency_penalty: 1.3, presence_penalty: -0.5, temperature: %g, top_p: 0.9}",
+        "{repetition_penalty: 0.5, logit_bias: {9: 2.5}, temperature: %g, top_k: 20}",
     };
+    static const double temperatures[] = { 0.9, 1.2, 1.3 };
     for (int i = 0; i < pair_count(); i++) {
         const char *drafter = pair_drafter(i);
         const unsigned made = pair_makes(drafter);
@@ -204,8 +223,8 @@ static void penalties_include_draft_tokens(void **unused)
         const bool coupled = (made & SHARES_RANDOMNESS) != 0,
                    sampled = (made & (TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT)) != 0;
         recorded.rows_of_p = recorded.rows_of_q = recorded.distinguished = recorded.coupled = 0;
-        for (int k = 0; k < 2; k++)
-            decode(drafter, samplings[k], coupled ? "match" : "rejection");
+        for (int k = 0; k < 3; k++)
+            decode(drafter, samplings[k], temperatures[k], coupled ? "match" : "rejection");
         assert_true(recorded.rows_of_p > LIMIT / 4);
         if (pair_is_of_drafters(drafter)) // a part that samples may hardly ever be reached
             continue;

@@ -1,11 +1,17 @@
-// test_rng.c - the bits are those of Philox, accept and pick follow sampling/rng.h, and no two addresses share a draw.
+// test_rng.c - the bits are those of Philox, accept and pick follow sampling/rng.h, at edges and on rows of every length. That no two draws
+// share a counter: test_audit.c.
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "core/memory.h"
+#include "core/acceptance.h"
+#include "sampling/loops.h"
 #include "sampling/outcomes.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
+
+#define LAST_U (1 - 0x1p-53) // the largest uniform
 
 // The uniform whose address, seed and sequence give this counter and key (layout of word 0: sampling/rng.h).
 static double uniform_of(const uint32_t counter[4], const uint32_t key[2], uint32_t half)
@@ -34,40 +40,6 @@ static void philox_gives_the_published_known_answers(void **state)
             uint64_t word = (uint64_t)known[i].block[2 * half + 1] << 32 | known[i].block[2 * half];
             assert_true(uniform_of(known[i].counter, known[i].key, half) == ldexp((double)(word >> 11), -53));
         }
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-// Seventy thousand draws at addresses that differ in one field or in several, at both ends of every field. If two addresses
-// shared a draw, their 53 bits would be equal; for distinct draws this happens once in 3 million such tests.
-static void no_two_addresses_share_a_draw(void **state)
-{
-    static const uint64_t sequence[] = { 0, 1, 2, 1u << 31, UINT64_C(1) << 32, (UINT64_C(1) << 32) + 1, UINT64_MAX };
-    static const int32_t position[] = { 0, 1, 2, 3, 511, 1 << 20, INT32_MAX, -1 };
-    static const int32_t node[] = { 0, 1, 2, 3, 4, 511, 512, 1023 };
-    static const uint32_t index[] = { 0, 1, 2, 3, 1 << 9, 49151, 1 << 19, (1 << 20) - 1 };
-    static const uint64_t seed[] = { 0, 1, UINT64_C(1) << 32, UINT64_MAX };
-    enum { N = 7 * 8 * 8 * 8 * 5 * 4 };
-    double *u = xcalloc(N, sizeof(*u));
-    int n = 0;
-    for (int q = 0; q < 7; q++)
-        for (int p = 0; p < 8; p++)
-            for (int k = 0; k < 8; k++)
-                for (int i = 0; i < 8; i++)
-                    for (int purpose = FOR_DRAFT; purpose <= FOR_TOKEN; purpose++)
-                        for (int s = 0; s < 4; s++) {
-                            struct address at = { (enum purpose)purpose, position[p], node[k] };
-                            u[n++] = philox_uniform(seed[s], sequence[q], at, index[i]);
-                        }
-    assert_int_equal(n, N);
-    qsort(u, N, sizeof(*u), by_value);
-    for (int i = 1; i < N; i++)
-        assert_true(u[i - 1] < u[i]);
-    free(u);
 }
 
 static void uniforms_have_53_bits(void **state)
@@ -106,20 +78,69 @@ static void certain_acceptance_tests_use_no_randomness(void **state)
     outcomes_end(&o);
 }
 
-static void acceptance_tests_have_the_given_probability(void **state)
+static void acceptance_tests_compare_the_uniform_of_their_address(void **state)
 {
     struct philox s = philox_source(17, 4);
-    for (int w = 1; w < 10; w++) {
-        int n = 0;
-        for (int i = 0; i < 20000; i++) {
+    for (int w = 1; w < 10; w++)
+        for (int i = 0; i < 2000; i++) {
             struct address at = { FOR_ACCEPT, i, w };
-            bool accepted = s.rng.accept(&s.rng, 0.05 * w, 0.5, at);
-            assert_true(accepted == (philox_uniform(17, 4, at, 0) * 0.5 < 0.05 * w));
-            n += accepted;
+            assert_true(s.rng.accept(&s.rng, 0.05 * w, 0.5, at) == (philox_uniform(17, 4, at, 0) * 0.5 < 0.05 * w));
         }
-        double p = 0.1 * w;
-        assert_true(fabs(n / 20000.0 - p) < 5 * sqrt(p * (1 - p) / 20000));
+}
+
+static void certain_acceptance_tests_ignore_the_uniform(void **state)
+{
+    static const double sizes[] = { DBL_TRUE_MIN, 3 * DBL_TRUE_MIN, DBL_MIN, 0.1, 1, 3, DBL_MAX, INFINITY };
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        const double d = sizes[i];
+        assert_true(acceptance_of(LAST_U, d, d)); // also where u * den rounds up to den
+        assert_true(acceptance_of(LAST_U, INFINITY, d));
+        assert_true(acceptance_of(LAST_U, d, 0));
+        assert_false(acceptance_of(0, 0, d));
+        assert_false(acceptance_of(0, -d, d));
     }
+    assert_true(acceptance_of(0.5, 0.50001, 1));
+    assert_false(acceptance_of(0.5, 0.5, 1)); // u < num / den
+    assert_true(acceptance_of(0, DBL_TRUE_MIN, 1));
+}
+
+// The product of a uniform and the smallest sum is rounded up to that sum.
+static void a_row_of_the_smallest_weight_has_a_pick(void **state)
+{
+    double w[3] = { 0, DBL_TRUE_MIN, 0 };
+    for (int n = 2; n <= 3; n++) {
+        assert_int_equal(rng_invert(LAST_U, w, n), 1);
+        assert_int_equal(rng_invert(0, w, n), 1);
+    }
+}
+
+// A row is summed in parts of 512 within chunks of 4,096. Here all of its weight is at one index next to their boundaries.
+static void picks_find_weights_next_to_the_boundaries_of_parts(void **state)
+{
+    static const int sizes[] = { 1, 511, 512, 513, 1024, 1025, 4095, 4096, 4097, 4608, 4609, 8192, 8193 };
+    double *w = xcalloc(8193, sizeof(*w));
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        const int n = sizes[i];
+        const int index[] = { 0, n / 2, n - 1, n > 1 ? n - 2 : 0, n > 512 ? 511 : 0, n > 512 ? 512 : 0 };
+        for (size_t k = 0; k < sizeof(index) / sizeof(index[0]); k++) {
+            memset(w, 0, (size_t)n * sizeof(*w));
+            w[index[k]] = 1;
+            for (double u = 0; u < 1; u = u == 0 ? 0.5 : u == 0.5 ? LAST_U : 1)
+                assert_int_equal(rng_invert(u, w, n), index[k]);
+            struct philox source = philox_source(3, (uint64_t)n);
+            for (int p = 0; p < 2; p++) // inversion and race
+                assert_int_equal(
+                    source.rng.pick(&source.rng, w, n, (struct address){ p ? FOR_TOKEN : FOR_BONUS, 1, 0 }), index[k]);
+        }
+        // Two weights of a half: the second is picked from u = 0.5 on.
+        memset(w, 0, (size_t)n * sizeof(*w));
+        w[0] = w[n - 1] = 0.5;
+        double u = 0.5;
+        assert_int_equal(rng_invert(u, w, n), n - 1);
+        u = 0.5 - 0x1p-53;
+        assert_int_equal(rng_invert(u, w, n), 0);
+    }
+    free(w);
 }
 
 // A row of n weights, some of them 0.
@@ -151,24 +172,6 @@ static void picks_invert_the_cumulative_sum(void **state)
         int got = s.rng.pick(&s.rng, w, n, at);
         assert_int_equal(got, x);
         assert_true(w[got] > 0);
-    }
-}
-
-static void races_go_to_the_smallest_time(void **state)
-{
-    struct philox s = philox_source(2, 3);
-    double w[40];
-    for (int t = 0; t < 5000; t++) {
-        struct address at = { FOR_TOKEN, t, 0 };
-        int n = 1 + t % 40, first = -1;
-        double best = INFINITY;
-        some_weights(w, n, t);
-        for (int i = 0; i < n; i++) {
-            double u = philox_uniform(2, 3, at, (uint32_t)i) + 0x1p-54, time = w[i] > 0 ? -log1p(-u) / w[i] : INFINITY;
-            if (time < best)
-                best = time, first = i;
-        }
-        assert_int_equal(s.rng.pick(&s.rng, w, n, at), first);
     }
 }
 
@@ -289,67 +292,19 @@ static void races_of_the_smallest_weights_go_to_the_smallest_time(void **state)
     free(row);
 }
 
-static void picks_have_the_given_probabilities(void **state)
+static void uniforms_fill_complete_steps_only(void **state)
 {
-    static const double w[] = { 0.05, 0, 0.2, 0.15, 0.6, 0, 0.5, 0.5 };
-    struct philox s = philox_source(11, 0);
-    enum { N = 40000 };
-    for (int r = 0; r < 2; r++) {
-        int count[8] = { 0 };
-        for (int i = 0; i < N; i++)
-            count[s.rng.pick(&s.rng, w, 8, (struct address){ r ? FOR_TOKEN : FOR_BONUS, i, 0 })]++;
-        for (int x = 0; x < 8; x++) {
-            double p = w[x] / 2;
-            assert_true(fabs((double)count[x] / N - p) <= 5 * sqrt(p * (1 - p) / N));
+    const struct block first = { { 1, 2 }, { 3, 4, 5, 6 } };
+    for (int i = 0; all_loops[i] != NULL; i++)
+        for (int n = 1; n <= 3 * LOOP_STEP && loops_supported(all_loops[i]); n++) {
+            const int capacity = (n + LOOP_STEP - 1) / LOOP_STEP * LOOP_STEP;
+            double u[5 * LOOP_STEP];
+            for (int k = 0; k < 5 * LOOP_STEP; k++)
+                u[k] = 7;
+            all_loops[i]->race->uniforms(u, n, first);
+            for (int k = 0; k < 5 * LOOP_STEP; k++)
+                assert_true(k < n ? u[k] >= 0 && u[k] < 1 : k < capacity || u[k] == 7);
         }
-    }
-}
-
-static void equal_weights_give_equal_winners(void **state)
-{
-    struct philox s = philox_source(5, 6), again = philox_source(5, 6);
-    double w[33], scaled[33];
-    for (int t = 0; t < 2000; t++) {
-        some_weights(w, 33, t);
-        for (int i = 0; i < 33; i++)
-            scaled[i] = 4 * w[i];
-        struct address at = { FOR_TOKEN, t, 0 };
-        int x = s.rng.pick(&s.rng, w, 33, at);
-        again.rng.root = t; // is not part of the address
-        assert_int_equal(again.rng.pick(&again.rng, scaled, 33, at), x);
-        for (int i = 0; i < 33; i++)
-            w[i] = i == x || i % 3 ? w[i] : 0; // the winner stays the winner without some of the others
-        assert_int_equal(s.rng.pick(&s.rng, w, 33, at), x);
-    }
-}
-
-// Two rows race at the same addresses. P(same winner) = sum_i 1 / sum_j max(p_j / p_i, q_j / q_i), and that is at least
-// (1 - TV) / (1 + TV) (Daliri, Musco, Suresh 2024).
-static void similar_rows_mostly_pick_the_same_token(void **state)
-{
-    struct philox s = philox_source(21, 0);
-    enum { V = 6, N = 20000 };
-    for (int t = 0; t < 5; t++) {
-        double p[V], q[V], ps = 0, qs = 0, tv = 0, expected = 0;
-        for (int i = 0; i < V; i++) {
-            ps += p[i] = 0.05 + philox_uniform(1, 0, (struct address){ FOR_DRAFT, t, 0 }, (uint32_t)i);
-            qs += q[i] = p[i] * (0.2 + philox_uniform(1, 0, (struct address){ FOR_DRAFT, t, 1 }, (uint32_t)i));
-        }
-        for (int i = 0; i < V; i++) {
-            tv += fabs(p[i] / ps - q[i] / qs) / 2;
-            double slower = 0;
-            for (int j = 0; j < V; j++)
-                slower += fmax(p[j] / p[i], q[j] / q[i]);
-            expected += 1 / slower;
-        }
-        int same = 0;
-        for (int i = 0; i < N; i++) {
-            struct address at = { FOR_TOKEN, t * N + i, 0 };
-            same += s.rng.pick(&s.rng, p, V, at) == s.rng.pick(&s.rng, q, V, at);
-        }
-        assert_true(expected >= (1 - tv) / (1 + tv));
-        assert_true(fabs((double)same / N - expected) < 5 * sqrt(expected * (1 - expected) / N));
-    }
 }
 
 // ---- the source that enumerates every outcome
@@ -433,40 +388,26 @@ static void code_that_depends_on_more_than_its_decisions_strays(void **state)
     }
 }
 
-static void code_without_decisions_runs_once(void **state)
-{
-    struct outcomes o;
-    int runs = 0;
-    outcomes_begin(&o);
-    while (outcomes_next(&o))
-        runs++;
-    assert_int_equal(runs, 1);
-    assert_true(outcomes_probability(&o) == 1);
-    outcomes_end(&o);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(acceptance_tests_compare_the_uniform_of_their_address),
+        cmocka_unit_test(certain_acceptance_tests_ignore_the_uniform),
+        cmocka_unit_test(a_row_of_the_smallest_weight_has_a_pick),
+        cmocka_unit_test(picks_find_weights_next_to_the_boundaries_of_parts),
+        cmocka_unit_test(uniforms_fill_complete_steps_only),
         cmocka_unit_test(philox_gives_the_published_known_answers),
-        cmocka_unit_test(no_two_addresses_share_a_draw),
         cmocka_unit_test(uniforms_have_53_bits),
         cmocka_unit_test(certain_acceptance_tests_use_no_randomness),
-        cmocka_unit_test(acceptance_tests_have_the_given_probability),
         cmocka_unit_test(picks_invert_the_cumulative_sum),
-        cmocka_unit_test(races_go_to_the_smallest_time),
         cmocka_unit_test(picks_from_long_rows_invert_the_cumulative_sum),
         cmocka_unit_test(picks_from_floats_and_doubles_are_equal),
         cmocka_unit_test(races_of_the_smallest_weights_go_to_the_smallest_time),
         cmocka_unit_test(long_races_go_to_the_smallest_time_with_any_workers),
-        cmocka_unit_test(picks_have_the_given_probabilities),
-        cmocka_unit_test(equal_weights_give_equal_winners),
-        cmocka_unit_test(similar_rows_mostly_pick_the_same_token),
         cmocka_unit_test(every_outcome_is_enumerated_once),
         cmocka_unit_test(an_address_used_twice_is_counted),
         cmocka_unit_test(a_run_can_be_made_again),
         cmocka_unit_test(code_that_depends_on_more_than_its_decisions_strays),
-        cmocka_unit_test(code_without_decisions_runs_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

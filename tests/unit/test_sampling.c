@@ -1,165 +1,284 @@
-// test_sampling.c - sampling_row: edge cases, rows of a real vocabulary's size, any number of workers.
+// test_sampling.c - sampling stages: reading them, edges, rows of a real vocabulary's size, any number of workers and any order of tokens. Each
+// stage on all kinds of rows is compared with a twin (test_stage_twin.c).
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/row_stages.h"
 #include "core/settings.h"
 #include "kernels/backend.h"
 #include "sampling/dist.h"
+#include "sampling/logits.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
 #include "tests/support/plain_stages.h"
 
-enum { VOCAB = 200 };
+// ---- reading
 
-static void assert_one_hot(const float *row, int n, int at)
+// As in "temperature=0.5,top_k=3".
+static struct sampling sampling_of(const char *text)
 {
-    for (int i = 0; i < n; i++)
-        assert_true(row[i] == (i == at));
+    struct error err;
+    struct settings *s = settings_pairs(text, "sampling", &err);
+    assert_ok(s != NULL, err);
+    return stages_read(s);
 }
 
-static void temperature_0_is_one_hot_on_the_argmax_with_the_lowest_id(void **state)
+static void stages_act_in_one_order_for_any_order_in_the_file(void **state)
 {
-    struct sampling s = SAMPLING("temperature", "0", "top_p", "0.5", "top_k", "3", "min_p", "0.5");
-    for (int which = 0; which < 50; which++) {
-        float row[VOCAB];
-        make_logits(row, VOCAB, which);
-        int best = 0;
-        for (int i = 1; i < VOCAB; i++)
-            if (row[i] > row[best])
-                best = i;
-        sampling_row(&s, row, VOCAB, VOCAB, NULL);
-        assert_one_hot(row, VOCAB, best);
-    }
-    float zeros[] = { -1, -0.0f, 0.0f };
-    sampling_row(&s, zeros, 3, 3, NULL);
-    assert_one_hot(zeros, 3, 1);
+    struct sampling s = sampling_of("min_p=0.1,temperature=0.7,top_p=0.9,repetition_penalty=1.2,top_k=5"), none;
+    static const char *const order[] = { "repetition_penalty", "temperature", "top_k", "top_p", "min_p" };
+    struct error err;
+    assert_int_equal(s.n, 5);
+    for (int k = 0; k < s.n; k++)
+        assert_string_equal(s.step[k].stage->name, order[k]);
     sampling_free(&s);
+    assert_true(sampling_read(NULL, &none, &err) && none.n == 0);
 }
 
-static void minus_zero_ties_with_zero(void **state)
+static void invalid_settings_are_refused_with_a_reason(void **state)
 {
-    struct sampling s = SAMPLING("top_k", "1");
-    float row[] = { -1, -0.0f, 0.0f };
-    sampling_row(&s, row, 3, 3, NULL);
-    assert_one_hot(row, 3, 1);
-    sampling_free(&s);
-}
-
-// A penalty or a bias changes which logit is the largest. A later stage must find token 1 as the argmax: a row in which no token
-// remains would be one-hot on token 0.
-static void stages_after_a_penalty_find_the_new_argmax(void **state)
-{
-    static const char *const stage[][2] = {
-        { "temperature", "0" }, { "top_k", "1" }, { "top_p", "0.1" }, { "min_p", "1" }, { "temperature", "1e-3" }
+    static const char *const bad[][4] = {
+        { "temprature", "0.7",
+          "no stage \"temprature\" (it has: repetition_penalty, frequency_penalty, presence_penalty, logit_bias, temperature, top_k, "
+          "top_p, min_p" },
+        { "temperature", "-1", "temperature" },
+        { "temperature", "hot", "temperature" },
+        { "top_k", "2.5", "top_k" },
+        { "top_p", "1.5", "top_p" },
+        { "min_p", "-0.1", "min_p" },
+        { "repetition_penalty", "0", "repetition_penalty" },
+        { "frequency_penalty", "2.1", "frequency_penalty" },
+        { "presence_penalty", "-3", "presence_penalty" },
+        { "logit_bias", "3", "logit_bias" },
     };
-    static const int32_t text[] = { 2 };
-    for (int i = 0; i < 5; i++) {
-        struct sampling down = SAMPLING("repetition_penalty", "2", stage[i][0], stage[i][1]);
-        float row[] = { 1, 3, 4, 2 };
-        sampling_row(&down, row, 4, 4, &(struct path){ 1, text, 0 });
-        assert_one_hot(row, 4, 1);
-        sampling_free(&down);
-
-        struct settings *m = stages_mapping((const char *const[]){ stage[i][0], stage[i][1], NULL }),
-                        *bias = settings_map();
-        settings_put(bias, "1", settings_scalar("9"));
-        settings_put(m, "logit_bias", bias);
-        struct sampling up = stages_read(m);
-        float other[] = { 1, 0, 4, 2 };
-        sampling_row(&up, other, 4, 4, NULL);
-        assert_one_hot(other, 4, 1);
-        sampling_free(&up);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        struct settings *m = stages_mapping((const char *const[]){ "top_k", "4", bad[i][0], bad[i][1], NULL });
+        struct sampling s;
+        struct error err = { "" };
+        assert_false(sampling_read(m, &s, &err));
+        assert_non_null(strstr(err.text, bad[i][2]));
+        assert_int_equal(s.n, 0);
+        settings_free(m);
     }
+    struct settings *scalar = settings_scalar("0.7");
+    struct sampling s;
+    struct error err;
+    assert_false(sampling_read(scalar, &s, &err));
+    settings_free(scalar);
 }
 
-static void a_penalty_that_overflows_gives_the_largest_float(void **state)
+static void a_bias_for_an_unknown_token_is_an_error(void **state)
 {
-    struct sampling s = SAMPLING("repetition_penalty", "0.01");
-    float row[] = { 5, 3e38f, 1e38f };
-    sampling_row(&s, row, 3, 3, &(struct path){ 1, (const int32_t[]){ 1 }, 0 });
-    assert_one_hot(row, 3, 1);
+    struct error err = { "" };
+    struct sampling s = sampling_of("temperature=0.5,logit_bias={2: 1, 6: 50}");
+    assert_true(sampling_check(&s, 7, &err));
+    assert_false(sampling_check(&s, 6, &err));
+    assert_string_equal(err.text, "logit_bias: token 6: the vocabulary has the ids 0 to 5");
     sampling_free(&s);
 }
 
-static void a_tiny_temperature_does_not_overflow(void **state)
+static void greedy_is_temperature_0(void **state)
 {
-    struct sampling s = SAMPLING("temperature", "1e-300");
-    float row[] = { 3, 4, 1, -FLT_MAX };
-    sampling_row(&s, row, 4, 4, NULL);
-    assert_one_hot(row, 4, 1);
-    sampling_free(&s);
+    static const char *const value[] = { "0", "0.5", "1" };
+    for (int i = 0; i < 3; i++) {
+        struct sampling s = SAMPLING("temperature", value[i]);
+        assert_true(sampling_is_greedy(&s) == (i == 0));
+        sampling_free(&s);
+    }
+    struct sampling none = { 0 };
+    assert_false(sampling_is_greedy(&none));
 }
 
-static void padding_gets_probability_0(void **state)
+// ---- devices
+
+// What a device is given of stages; none of it: they depend on the text or are not a device's.
+static void stages_become_parameters_of_a_device(void **state)
 {
-    static const char *const stage[][2] = {
-        { "temperature", "0" }, { "top_k", "1" }, { "top_p", "0.1" }, { "min_p", "1" }
+    static const struct {
+        const char *stages;
+        bool on_device;
+        struct row_stages to;
+    } cases[] = {
+        { "temperature=0,top_k=7,top_p=0.75,min_p=0.125", true, { 0, 7, 0.75, -2.0794415416798357 } },
+        { "temperature=0.25", true, { 4, 0, 1, -INFINITY } },
+        { "repetition_penalty=1", true, { 1, 0, 1, -INFINITY } },
+        { "temperature=1,logit_bias={}", true, { 1, 0, 1, -INFINITY } },
+        { "repetition_penalty=1.1", false, { 1, 0, 1, 0 } },
+        { "temperature=1,logit_bias={2: 1}", false, { 1, 0, 1, 0 } },
     };
-    for (int i = 0; i < 4; i++) {
-        struct sampling s = SAMPLING(stage[i][0], stage[i][1]);
-        float row[] = { 1, 2, 3, 50, 60 };
-        sampling_row(&s, row, 5, 3, NULL);
-        assert_one_hot(row, 5, 2);
+    const struct stage added = { .name = "added" };
+    struct row_stages to;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        const struct row_stages *expected = &cases[i].to;
+        struct sampling s = sampling_of(cases[i].stages);
+        assert_int_equal(sampling_row_stages(&s, &to), cases[i].on_device);
+        assert_true(!cases[i].on_device || (to.inverse_temperature == expected->inverse_temperature &&
+                                            to.top_k == expected->top_k && to.top_p == expected->top_p &&
+                                            (to.below == expected->below || fabs(to.below - expected->below) < 1e-15)));
+        const struct stage *own = s.step[0].stage;
+        s.step[0].stage = &added;
+        assert_false(sampling_row_stages(&s, &to));
+        s.step[0].stage = own;
         sampling_free(&s);
     }
 }
 
-static void a_nan_logit_excludes_its_token(void **state)
+// ---- edges
+
+// Rows that become one-hot. A later stage must find the argmax that a penalty or a bias made: a row in which no token remains is one-hot on
+// token 0.
+static void rows_at_edges_become_one_hot(void **state)
 {
-    float row[] = { NAN, 1, -NAN, 1, NAN };
-    sampling_row(&(struct sampling){ 0 }, row, 5, 5, NULL);
-    assert_true(row[0] == 0 && row[1] == 0.5f && row[2] == 0 && row[3] == 0.5f && row[4] == 0);
+    static const char *const each[] = { "temperature=0", "top_k=1", "top_p=0.1", "min_p=1", "temperature=1e-3" };
+    static const struct {
+        const char *before; // this stage; then each of these
+        int n, used, at;
+        float row[5];
+        int text; // the token before it; -1: none
+    } cases[] = {
+        { "temperature=1", 3, 3, 1, { -1, 0.0f, -20 }, -1 },
+        { "temperature=1e-300", 4, 4, 1, { 3, 4, 1, -FLT_MAX }, -1 },
+        { "repetition_penalty=2", 4, 4, 1, { 1, 3, 4, 2 }, 2 },
+        { "repetition_penalty=0.01", 3, 3, 1, { 5, 3e38f, 1e38f }, 1 }, // overflows: the largest float
+        { "logit_bias={1: 9}", 4, 4, 1, { 1, 0, 4, 2 }, -1 },
+        { "logit_bias={3: -1e9, 4000: 1}", 4, 4, 0, { 5, -1, 0.25f, 9 }, -1 },
+        { "repetition_penalty=1", 5, 3, 2, { 1, 2, 13, 50, 60 }, -1 }, // padding
+        { "repetition_penalty=1", 4, 4, 3, { NAN, 1, -NAN, 9 }, -1 },
+        { "repetition_penalty=1", 3, 3, 0, { NAN, -INFINITY, NAN }, -1 },
+        { "repetition_penalty=1", 3, 3, 1, { 5, INFINITY, 1e30f }, -1 },
+        { "repetition_penalty=1", 1, 1, 0, { -3 }, -1 },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+        for (int k = 0; k < 5; k++) {
+            const bool repeats = strncmp(cases[i].before, each[k], 6) == 0;
+            char *text = repeats ? xstrdup(each[k]) : xformat("%s,%s", cases[i].before, each[k]);
+            struct sampling s = sampling_of(text);
+            float row[5];
+            memcpy(row, cases[i].row, sizeof(row));
+            sampling_row(&s, row, cases[i].n, cases[i].used, &(struct path){ cases[i].text >= 0, &cases[i].text, 0 });
+            for (int x = 0; x < cases[i].n; x++)
+                if (!(fabsf(row[x] - (float)(x == cases[i].at)) < 1e-6f))
+                    fail_msg("row %zu, %s: token %d has %g", i, text, x, (double)row[x]);
+            sampling_free(&s);
+            free(text);
+        }
 }
 
-static void a_row_without_tokens_is_one_hot_on_token_0(void **state)
+static void the_lowest_id_of_equal_ones_is_kept(void **state)
 {
-    static const char *const stage[][2] = {
-        { "temperature", "0.5" }, { "temperature", "0" }, { "top_k", "2" }, { "top_p", "0.5" }, { "min_p", "0.5" }
-    };
-    for (int i = 0; i < 5; i++) {
-        struct sampling s = SAMPLING(stage[i][0], stage[i][1]);
-        float row[] = { NAN, -INFINITY, NAN };
-        sampling_row(&s, row, 3, 3, NULL);
-        assert_one_hot(row, 3, 0);
+    static const char *const each[] = { "temperature=0", "top_k=1" };
+    for (int k = 0; k < 2; k++) {
+        struct sampling s = sampling_of(each[k]);
+        float zeros[] = { -1, -0.0f, 0.0f };
+        sampling_row(&s, zeros, 3, 3, NULL);
+        assert_true(zeros[0] == 0 && zeros[1] == 1 && zeros[2] == 0);
         sampling_free(&s);
     }
 }
 
-static void infinity_becomes_the_largest_float(void **state)
+// The threshold is a double. Between two neighbouring floats it drops the lower and keeps the upper one. Rounded to a float, it
+// would keep a logit just below it for half of all shares.
+static void min_p_cuts_between_two_neighbouring_floats(void **state)
 {
-    struct sampling s = SAMPLING("temperature", "0.5");
-    float row[] = { 5, INFINITY, 1e30f };
-    sampling_row(&s, row, 3, 3, NULL);
-    assert_one_hot(row, 3, 1);
+    int rounds_down = 0;
+    for (int i = 1; i < 100; i++) {
+        char text[16];
+        snprintf(text, sizeof(text), "0.%02d", i);
+        const double min = 3 + log(atof(text));
+        const float near = (float)min, under = (double)near < min ? near : nextafterf(near, -INFINITY),
+                    over = nextafterf(under, INFINITY);
+        struct sampling s = SAMPLING("min_p", text);
+        float row[4] = { over, 3, under, -50 };
+        rounds_down += near == under;
+        sampling_row(&s, row, 4, 4, NULL);
+        assert_true(row[0] > 0 && row[1] > 0 && row[2] == 0 && row[3] == 0);
+        sampling_free(&s);
+    }
+    assert_true(rounds_down > 20);
+}
+
+static void a_penalty_reaches_the_last_token_of_the_longest_row(void **state)
+{
+    struct sampling s = sampling_of("repetition_penalty=2");
+    float *x = xcalloc(MAX_VOCAB, sizeof(*x));
+    static const int32_t text[] = { MAX_VOCAB - 1, 0, MAX_VOCAB - 1, MAX_VOCAB - 64, 63, 64 };
+    for (int i = 0; i < MAX_VOCAB; i++)
+        x[i] = -100;
+    for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++)
+        x[text[i]] = 2; // 1 when penalized once
+    x[5] = 1;
+    const struct path before = { sizeof(text) / sizeof(text[0]), text, 0 };
+    sampling_row(&s, x, MAX_VOCAB, MAX_VOCAB, &before);
+    for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++)
+        assert_true(x[text[i]] == x[5]);
+    assert_true(fabs((double)x[5] - 1.0 / 6) < 1e-6);
+    free(x);
     sampling_free(&s);
 }
 
-// A real vocabulary's size with 16 different logits: many ties, so the first 900 of the most probable tokens are kept.
-static void ties_keep_the_lowest_ids(void **state)
+// Ids of a bias or of the text may exceed a drafter's smaller vocabulary.
+static void ids_beyond_a_row_are_skipped(void **state)
 {
-    enum { LARGE = 49152 };
-    float *row = xcalloc(LARGE, sizeof(*row)), *logit = xcalloc(LARGE, sizeof(*logit)), max = -INFINITY;
-    struct sampling s = SAMPLING("top_k", "1000", "top_p", "0.9");
-    make_logits(logit, LARGE, 1);
-    for (int i = 0; i < LARGE; i++) {
-        row[i] = logit[i];
-        max = fmaxf(max, logit[i]);
-    }
-    sampling_row(&s, row, LARGE, LARGE, NULL);
-    int left = 900;
-    for (int i = 0; i < LARGE; i++) {
-        bool kept = logit[i] == max && left > 0;
-        left -= kept;
-        assert_true(row[i] == (kept ? 1 / 900.0f : 0));
-    }
-    assert_int_equal(left, 0);
+    struct sampling s = sampling_of("repetition_penalty=2,logit_bias={2: 1, 3: 50, 4: 50}");
+    static const int32_t text[] = { 3, 4, 0, -1 };
+    float x[5] = { 2, 1, 0, 7, 7 };
+    const struct path before = { 4, text, 0 };
+    sampling_row(&s, x, 3, 3, &before);
+    assert_true(x[3] == 7 && x[4] == 7);
+    for (int i = 0; i < 3; i++)
+        assert_true(fabs((double)x[i] - 1.0 / 3) < 1e-6); // 2 / 2, 1, 0 + 1
     sampling_free(&s);
-    free(row);
-    free(logit);
 }
+
+// Against the definition, with counts from sorted tokens: ids in several ranges of the counts, a prompt, ids beyond the row.
+static void generated_tokens_lose_by_their_counts_and_once(void **state)
+{
+    enum { LONG = 100000, PROMPT = 3 };
+    static float row[LONG];
+    static double x[LONG], p[LONG];
+    static const int32_t token[] = { 7, 99999, 40000, 40000, 7, 99999, 40000, 32767, 32768, 7, 40000, -1, 100000 };
+    const int n = sizeof(token) / sizeof(*token);
+    struct sampling s = sampling_of("presence_penalty=-0.75,frequency_penalty=1.25");
+    for (int i = 0; i < LONG; i++)
+        x[i] = row[i] = (float)(i * 7919 % 1000) / 250;
+    for (int i = PROMPT; i < n; i++) {
+        bool first = true;
+        for (int k = PROMPT; k < i; k++)
+            first = first && token[k] != token[i];
+        if (token[i] >= 0 && token[i] < LONG)
+            x[token[i]] -= first ? 1.25 - 0.75 : 1.25;
+    }
+    plain_softmax(p, x, LONG);
+    sampling_row(&s, row, LONG, LONG, &(struct path){ n, token, PROMPT });
+    for (int i = 0; i < LONG; i++)
+        assert_true(fabs((double)row[i] - p[i]) <= 2e-6 * p[i]);
+    sampling_free(&s);
+}
+
+static void neutral_stages_change_no_bit(void **state)
+{
+    static const char *const all[] = { "temperature=1", "top_k=0", "top_k=1000",
+                                       "top_p=1",       "min_p=0", "repetition_penalty=1" };
+    enum { N = 1000 };
+    static float a[N], b[N];
+    static const int32_t text[] = { 1, 999 };
+    const struct path before = { 2, text, 0 };
+    for (int i = 0; i < 6 * 5; i++) {
+        struct sampling s = sampling_of(all[i / 5]);
+        make_logits(a, N, i % 5);
+        memcpy(b, a, sizeof(b));
+        sampling_row(&s, a, N, N - 3, &before);
+        sampling_row(&(struct sampling){ 0 }, b, N, N - 3, &before);
+        assert_memory_equal(a, b, sizeof(a));
+        sampling_free(&s);
+    }
+}
+
+// ---- large rows
 
 // Rows like those of a model: a few probable tokens and a long tail; steep and flat.
 static void make_large(float *logit, int n, int which)
@@ -249,11 +368,11 @@ static void no_bit_depends_on_the_number_of_workers(void **state)
     static const int32_t text[] = { 3, 4096, 40000, 3, 49151 };
     float *alone = xcalloc(LARGE, sizeof(*alone)), *shared = xcalloc(LARGE, sizeof(*shared));
     for (int how = 0; how < 5; how++) {
-        struct sampling s = how == 0   ? SAMPLING("temperature", "1")
-                            : how == 1 ? SAMPLING("temperature", "0")
-                            : how == 2 ? SAMPLING("temperature", "0.7", "top_p", "0.9")
-                            : how == 3 ? SAMPLING("temperature", "1.3", "top_k", "50", "min_p", "0.02")
-                                       : SAMPLING("repetition_penalty", "1.3", "temperature", "0.05");
+        struct sampling s = how == 0   ? sampling_of("temperature=1")
+                            : how == 1 ? sampling_of("temperature=0")
+                            : how == 2 ? sampling_of("temperature=0.7,top_p=0.9")
+                            : how == 3 ? sampling_of("temperature=1.3,top_k=50,min_p=0.02")
+                                       : sampling_of("repetition_penalty=1.3,temperature=0.05");
         for (int which = 0; which < 3; which++) {
             make_large(alone, LARGE, which);
             alone[77] = NAN;
@@ -292,11 +411,11 @@ static void no_bit_depends_on_the_order_of_tokens(void **state)
         to[i] = to[k], to[k] = was;
     }
     for (int how = 0; how < 5; how++) {
-        struct sampling s = how == 0   ? SAMPLING("temperature", "1")
-                            : how == 1 ? SAMPLING("temperature", "4")
-                            : how == 2 ? SAMPLING("temperature", "0.7", "top_p", "0.9")
-                            : how == 3 ? SAMPLING("temperature", "1.3", "top_k", "500", "min_p", "0.0001")
-                                       : SAMPLING("top_p", "0.999");
+        struct sampling s = how == 0   ? sampling_of("temperature=1")
+                            : how == 1 ? sampling_of("temperature=4")
+                            : how == 2 ? sampling_of("temperature=0.7,top_p=0.9")
+                            : how == 3 ? sampling_of("temperature=1.3,top_k=500,min_p=0.0001")
+                                       : sampling_of("top_p=0.999");
         for (uint32_t which = 0; which < 4; which++) {
             for (int i = 0; i < LARGE; i++) {
                 const double u = philox_uniform(6, which, (struct address){ FOR_DRAFT, 0, 0 }, (uint32_t)i);
@@ -323,33 +442,25 @@ static void no_bit_depends_on_the_order_of_tokens(void **state)
     free(row), free(permuted), free(p), free(to);
 }
 
-static void a_vocabulary_of_one_gives_probability_1(void **state)
-{
-    struct sampling s = SAMPLING("temperature", "0.3", "top_k", "1000", "top_p", "0.9", "min_p", "0.1");
-    float row[] = { -3 };
-    sampling_row(&s, row, 1, 1, NULL);
-    assert_one_hot(row, 1, 0);
-    sampling_free(&s);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(temperature_0_is_one_hot_on_the_argmax_with_the_lowest_id),
-        cmocka_unit_test(minus_zero_ties_with_zero),
-        cmocka_unit_test(stages_after_a_penalty_find_the_new_argmax),
-        cmocka_unit_test(a_penalty_that_overflows_gives_the_largest_float),
-        cmocka_unit_test(a_tiny_temperature_does_not_overflow),
-        cmocka_unit_test(padding_gets_probability_0),
-        cmocka_unit_test(a_nan_logit_excludes_its_token),
-        cmocka_unit_test(a_row_without_tokens_is_one_hot_on_token_0),
-        cmocka_unit_test(infinity_becomes_the_largest_float),
-        cmocka_unit_test(ties_keep_the_lowest_ids),
+        cmocka_unit_test(stages_act_in_one_order_for_any_order_in_the_file),
+        cmocka_unit_test(invalid_settings_are_refused_with_a_reason),
+        cmocka_unit_test(a_bias_for_an_unknown_token_is_an_error),
+        cmocka_unit_test(greedy_is_temperature_0),
+        cmocka_unit_test(stages_become_parameters_of_a_device),
+        cmocka_unit_test(rows_at_edges_become_one_hot),
+        cmocka_unit_test(the_lowest_id_of_equal_ones_is_kept),
+        cmocka_unit_test(min_p_cuts_between_two_neighbouring_floats),
+        cmocka_unit_test(a_penalty_reaches_the_last_token_of_the_longest_row),
+        cmocka_unit_test(ids_beyond_a_row_are_skipped),
+        cmocka_unit_test(generated_tokens_lose_by_their_counts_and_once),
+        cmocka_unit_test(neutral_stages_change_no_bit),
         cmocka_unit_test(the_most_probable_tokens_of_a_large_row_are_kept),
         cmocka_unit_test(row_lengths_around_a_chunk_make_no_difference),
         cmocka_unit_test(no_bit_depends_on_the_number_of_workers),
         cmocka_unit_test(no_bit_depends_on_the_order_of_tokens),
-        cmocka_unit_test(a_vocabulary_of_one_gives_probability_1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
