@@ -40,27 +40,19 @@ static const struct instance_kind any_pruned = { 2, { 2, 2 }, ALL_DETERMINISTIC,
 
 #define FLAW(id, rule, flaw, on, seen, mean, worst, description) \
     { \
-        id, description, KILLED, &rule##_mutant, flaw, TRUTHFUL, &on, NULL, seen, mean, worst, NULL \
+        id, description, KILLED, &rule##_mutant, flaw, TRUTHFUL, &on, NULL, seen, mean, worst \
     }
 #define MISREPORT(id, rule, misreport, on, seen, mean, worst, description) \
     { \
-        id, description, KILLED, &rule##_rule, FLAWLESS, misreport, &on, NULL, seen, mean, worst, NULL \
+        id, description, KILLED, &rule##_rule, FLAWLESS, misreport, &on, NULL, seen, mean, worst \
     }
-#define REPEATED(id, rule, flaw, on, note, description) \
+#define REPEATED(id, rule, flaw, on, description) \
     { \
-        id, description, REPEATED_ADDRESS, &rule##_mutant, flaw, TRUTHFUL, &on, NULL, 0, 0, 0, note \
+        id, description, REPEATED_ADDRESS, &rule##_mutant, flaw, TRUTHFUL, &on, NULL, 0, 0, 0 \
     }
 #define SAME(id, rule, flaw, misreport, on, same_acceptance, description) \
     { \
-        id, description, EQUIVALENT, &rule, flaw, misreport, &on, same_acceptance, 0, 0, 0, NULL \
-    }
-#define OTHER(id, note, description) \
-    { \
-        id, description, OTHER_TEST, NULL, FLAWLESS, TRUTHFUL, NULL, NULL, 0, 0, 0, note \
-    }
-#define NO_SUBJECT(id, note, description) \
-    { \
-        id, description, NOT_APPLICABLE, NULL, FLAWLESS, TRUTHFUL, NULL, NULL, 0, 0, 0, note \
+        id, description, EQUIVALENT, &rule, flaw, misreport, &on, same_acceptance, 0, 0, 0 \
     }
 
 // clang-format off
@@ -155,35 +147,13 @@ const struct mutant mutants[] = {
     FLAW("M43", rejection, RESIDUAL_BY_THE_ACCEPT_TEST, one, .598, .048, .23,
          "one uniform for acceptance test and replacement"),
     REPEATED("M44", rejection, RESIDUAL_AT_THE_DRAFTS_ADDRESS, chain,
-          "also test_audit: randomness_shared_by_draft_and_residual_is_detected",
           "samples the replacement at the draft's address"),
-    OTHER("M45", "test_bisect: coarse_uniforms_are_detected", "uniforms of 11 bits"),
-    OTHER("M46", "test_bisect: coarse_uniforms_are_detected", "uniforms of 24 bits"),
     MISREPORT("M47", rejection, ROUNDED_AS_SAMPLED, chain, 1, .0012, 0,
               "samples from a row in bfloat16, reports floats"),
-    OTHER("M48", "test_bisect: an_impossible_token_of_measure_2_to_the_minus_53_is_detected",
-          "u <= p / q: an impossible token is accepted at u = 0"),
-
-    // ---- the loop
-    OTHER("M49", "test_decode_law", "end-of-text is checked at the end of a step only"),
-    OTHER("M50", "test_decode_law", "penalties ignore the tokens of the draft"),
-    OTHER("M51", "test_decode_law", "penalties count the last token twice"),
-    OTHER("M52", "test_decode_law", "penalties include rejected tokens"),
-    NO_SUBJECT("M53", "there are no grammars; test_decode_law: excluded_tokens_are_excluded_everywhere",
-            "no grammar on the bonus row"),
-    OTHER("M54", "test_decode_law", "the cache keeps rejected tokens"),
-    OTHER("M55", "test_decode_law", "the cache keeps one row too few"),
-    OTHER("M56", "test_decode_law", "positions are shifted"),
-    OTHER("M57", "test_decode_law; test_models", "the rows of a path are gathered in another order"),
-    OTHER("M58", "test_decode_law; test_models",
-          "siblings are visible"),
-    OTHER("M59", "test_audit: streams_keyed_by_batch_row_are_detected", "randomness is keyed by the row in the batch"),
-    OTHER("M60", "test_audit: streams_restarted_each_step_are_detected", "randomness restarts with each step"),
 
     // ---- vocabularies and ties
     MISREPORT("M61", rejection, UNMAPPED_AS_SAMPLED, chain, 0, 0, 0, "the row is not in the target's token ids"),
     MISREPORT("M62", rejection, PADDING_IN_ROW, chain, 0, 0, 0, "the row has mass on padding that is never sampled"),
-    OTHER("M63", "test_row_operations; test_sampling", "ties go to the last id"),
 
     // ---- spectr
     FLAW("S1", spectr, RHO_IS_ONE, two, 0, 0, 0, "rho = 1, negative mass is cut off"),
@@ -229,7 +199,7 @@ const struct mutant mutants[] = {
     SAME("E13", spectr_mutant, RHO_IS_K, TRUTHFUL, any_tree, NULL, "K-SEQ with rho = k"),
     SAME("E14", spectr_mutant, RHO_IS_BETWEEN, TRUTHFUL, any_tree, NULL, "K-SEQ with any rho between"),
     SAME("E15", multipath_mutant, ORDER_BY_ID, TRUTHFUL, any_tree, NULL, "multipath by another fixed order"),
-    { NULL, NULL, KILLED, NULL, FLAWLESS, TRUTHFUL, NULL, NULL, 0, 0, 0, NULL },
+    { NULL, NULL, KILLED, NULL, FLAWLESS, TRUTHFUL, NULL, NULL, 0, 0, 0 },
 };
 // clang-format on
 

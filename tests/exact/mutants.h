@@ -1,4 +1,4 @@
-// mutants.h - faults of speculative decoding that were made, or could be made: M01 to M63 are a numbered list of them,
+// mutants.h - faults of speculative decoding that were made, or could be made: M01 to M63 are a numbered list of them (docs/notes/mutants.md),
 // R, D, T, S and P add faults of rejection, drafters, traversal, spectr and multipath. The rules are implemented a
 // second time here, plainly, with a switch for every flaw; misreporting drafters are in verifier/exact/instance.c. Each mutant
 // must be detected by the same measurement that the real rules pass: a test that lets one through is too weak.
@@ -115,21 +115,18 @@ struct instance_kind {
 enum expectation {
     KILLED,           // by the law of the output
     REPEATED_ADDRESS, // by an address used twice; enumeration treats the draws as independent and detects nothing else
-    EQUIVALENT,       // has no effect
-    OTHER_TEST,       // is detected by another test
-    NOT_APPLICABLE    // there is no code that could have it
+    EQUIVALENT        // has no effect
 };
 
 struct mutant {
     const char *id, *description;
     enum expectation expectation;
-    const struct rule *rule;  // NULL: the expectation is one of the last two
+    const struct rule *rule;
     enum flaw flaw;           // of the rule, if it is one of mutant_rules
     enum misreport misreport; // of the drafter
     const struct instance_kind *instance_kind;
     const struct rule *same_acceptance; // accepts as much on average; NULL: not compared
     double seen, mean, worst;           // reference figures; 0: none
-    const char *note;                   // OTHER_TEST: its name
 };
 extern const struct mutant mutants[]; // ends with id NULL
 

@@ -145,6 +145,10 @@ static void vectorised_sums_match_plain_sums(void **state)
             float a = mass_ratio(p[i], q[i]), b = mass_ratio(p[x], q[x]);
             by_ratio += a < b || (a == b && i < x) ? (double)p[i] : 0;
             above += mass_above(p[i], q[i], scale) ? (double)p[i] : 0;
+            const double of_p = (double)p[i] * (double)scale.p,
+                         ratio = (double)q[i] / (double)p[i] * (double)scale.ratio;
+            near((double)mass_surprisal(p[i], scale), fmin(8, -log(of_p)), 2e-6); // the library's logarithm
+            near((double)mass_log_ratio(p[i], q[i], scale), fmax(-3, fmin(3, log(ratio))), 2e-6);
             for (int power = 1; power <= 2; power++) {
                 surprisal[power - 1] += (double)p[i] * pow((double)mass_surprisal(p[i], scale), power);
                 log_ratio[power - 1] += (double)p[i] * pow((double)mass_log_ratio(p[i], q[i], scale), power);

@@ -12,21 +12,6 @@
 #define ROUNDING 1e-12
 #define FLAW_SIZE 1e-6
 
-static const char *const misreport_names[MISREPORTS] = {
-    [TRUTHFUL] = "truthful",
-    [GREEDY_AS_SAMPLED] = "proposes the argmax as sampled",
-    [SHARPENED_AS_SAMPLED] = "samples at another temperature than it reports",
-    [DISTINCT_AS_SAMPLED] = "samples without replacement and reports independent samples",
-    [PRUNED_AS_SAMPLED] = "samples and drops improbable tokens",
-    [DETERMINISTIC_AFTER_LATER] = "selects by the sampled token of a later sibling",
-    [TOP_TWO_AS_SAMPLED] = "samples from the top two tokens and reports the whole row",
-    [BEST_OF_TWO_AS_SAMPLED] = "samples two siblings and keeps the more probable one",
-    [RANKED_AS_SAMPLED] = "proposes the top-k tokens as sampled",
-    [ROUNDED_AS_SAMPLED] = "samples from a row of fewer bits than it reports",
-    [UNMAPPED_AS_SAMPLED] = "reports its row in the ids of its own vocabulary",
-    [PADDING_IN_ROW] = "never samples padding but reports a row with mass on it",
-};
-
 static const struct sweep_size sweep_size = { 9, 9, 260, NULL };
 
 static void reimplemented_rules_are_exact(void **state)
@@ -60,76 +45,26 @@ static bool is_near_reference(const struct mutant *m, const struct measured *d)
     return m->seen == 0 || (d->mean > m->mean / 10 && d->mean < m->mean * 10);
 }
 
-static void every_mutant_is_detected(void **state)
+// Enumeration treats every draw as a new one: randomness that is used twice gives the right law, and shows only in the repeated address.
+static void every_mutant_is_detected_and_equivalent_changes_are_not(void **state)
 {
     for (const struct mutant *m = mutants; m->id; m++) {
-        if (m->expectation != KILLED)
-            continue;
         struct measured d = mutant_measure(m);
         print_measured(m, &d);
         assert_true(d.sound);
-        assert_true(d.instances >= 200);
-        assert_true(d.worst > FLAW_SIZE);
-        if (!(pow(1 - d.seen, d.instances) < 1e-9))
-            fail_msg("%s would survive: it shows in %g of the instances", m->id, d.seen);
-        if (!is_near_reference(m, &d))
-            fail_msg("%s: mean distance %g; the reference is %g", m->id, d.mean, m->mean);
-    }
-}
-
-static void equivalent_mutants_survive(void **state)
-{
-    for (const struct mutant *m = mutants; m->id; m++) {
-        if (m->expectation != EQUIVALENT)
+        if (m->expectation == KILLED) {
+            assert_true(d.instances >= 200);
+            assert_true(d.worst > FLAW_SIZE);
+            if (!(pow(1 - d.seen, d.instances) < 1e-9))
+                fail_msg("%s would survive: it shows in %g of the instances", m->id, d.seen);
+            if (!is_near_reference(m, &d))
+                fail_msg("%s: mean distance %g; the reference is %g", m->id, d.mean, m->mean);
             continue;
-        struct measured d = mutant_measure(m);
-        print_measured(m, &d);
-        assert_true(d.sound);
-        assert_int_equal(d.repeated, 0);
+        }
         assert_true(d.worst <= ROUNDING);
+        assert_true((d.repeated > 0) == (m->expectation == REPEATED_ADDRESS));
         assert_true(d.acceptance_difference <= ROUNDING);
     }
-}
-
-// Enumeration treats every draw as a new one, so the law is right; only the repeated address shows.
-static void reused_randomness_repeats_an_address(void **state)
-{
-    for (const struct mutant *m = mutants; m->id; m++) {
-        if (m->expectation != REPEATED_ADDRESS)
-            continue;
-        struct measured d = mutant_measure(m);
-        print_measured(m, &d);
-        assert_true(d.worst <= ROUNDING);
-        assert_true(d.repeated > 0);
-    }
-}
-
-static int listed(const char *id)
-{
-    int n = 0;
-    for (const struct mutant *m = mutants; m->id; m++)
-        n += strcmp(m->id, id) == 0;
-    return n;
-}
-
-static void every_number_is_listed_once(void **state)
-{
-    static const char *const words[] = { [OTHER_TEST] = "other test", [NOT_APPLICABLE] = "not applicable" };
-    char id[16];
-    int count[NOT_APPLICABLE + 1] = { 0 };
-    for (int i = 1; i <= 63; i++) {
-        snprintf(id, sizeof(id), "M%02d", i);
-        assert_int_equal(listed(id), 1);
-    }
-    for (const struct mutant *m = mutants; m->id; m++) {
-        assert_int_equal(listed(m->id), 1);
-        assert_true((m->rule == NULL) == (m->expectation == OTHER_TEST || m->expectation == NOT_APPLICABLE));
-        count[m->expectation]++;
-        if (m->rule == NULL)
-            print_message("%-5s %-13s %s  %s\n", m->id, words[m->expectation], m->note, m->description);
-    }
-    print_message("%d killed by the law, %d by an address, %d equivalent, %d by other tests, %d not applicable\n",
-                  count[KILLED], count[REPEATED_ADDRESS], count[EQUIVALENT], count[OTHER_TEST], count[NOT_APPLICABLE]);
 }
 
 // ---- drafters, over every kind of draft
@@ -139,8 +74,7 @@ static void misreporting_drafters_are_detected(void **state)
     for (int misreport = TRUTHFUL + 1; misreport < MISREPORTS; misreport++) {
         struct law_result f =
             law_sweep(rule_named("rejection"), NULL, misreport_of((enum misreport)misreport), sweep_size, FLAW_SIZE);
-        print_message("%s: distance %.1e at instance %lld\n", misreport_names[misreport], f.distance,
-                      (long long)f.instances);
+        print_message("misreport %d: distance %.1e at instance %lld\n", misreport, f.distance, (long long)f.instances);
         assert_true(f.distance > FLAW_SIZE);
     }
 }
@@ -155,10 +89,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reimplemented_rules_are_exact),
-        cmocka_unit_test(every_mutant_is_detected),
-        cmocka_unit_test(equivalent_mutants_survive),
-        cmocka_unit_test(reused_randomness_repeats_an_address),
-        cmocka_unit_test(every_number_is_listed_once),
+        cmocka_unit_test(every_mutant_is_detected_and_equivalent_changes_are_not),
         cmocka_unit_test(misreporting_drafters_are_detected),
         cmocka_unit_test(match_is_exact_for_misreporting_drafters),
     };
