@@ -413,13 +413,6 @@ static void a_control_that_cannot_decide_is_reported(void **state)
     }
 }
 
-static void streams_have_names(void **state)
-{
-    for (int i = 0; i < STREAMS; i++)
-        for (int k = 0; k < i; k++)
-            assert_string_not_equal(stream_name(i), stream_name(k));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -436,7 +429,6 @@ int main(void)
         cmocka_unit_test(observed_sums_are_additive),
         cmocka_unit_test(slots_are_independent),
         cmocka_unit_test(a_control_that_cannot_decide_is_reported),
-        cmocka_unit_test(streams_have_names),
     };
     return cmocka_run_group_tests(tests, toy_language_make, NULL);
 }

@@ -24,29 +24,6 @@ const struct known_target llama_70b = { .name = "Llama-3.3-70B-Instruct", .layer
                                                .vocab = 128256, .old = false, .files = 30, .min_gb = 141 };
 // clang-format on
 
-// in: width of the input of q, k and v. norm: with an input norm.
-static void add_layer(struct sparse *s, const struct known_target *t, const char *dtype, const char *prefix, int64_t in,
-                      bool norm)
-{
-    const int64_t size = t->head_dim > 0 ? t->head_dim : t->width / t->heads, heads = size * t->heads,
-                  kv = size * t->kv_heads;
-    const struct {
-        const char *name;
-        int64_t rows, width;
-    } parts[] = {
-        { "self_attn.q_proj.weight", heads, in },        { "self_attn.k_proj.weight", kv, in },
-        { "self_attn.v_proj.weight", kv, in },           { "self_attn.o_proj.weight", t->width, heads },
-        { "mlp.gate_proj.weight", t->hidden, t->width }, { "mlp.up_proj.weight", t->hidden, t->width },
-        { "mlp.down_proj.weight", t->width, t->hidden }, { "post_attention_layernorm.weight", 0, t->width },
-        { "input_layernorm.weight", 0, t->width },
-    };
-    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts) - (norm ? 0 : 1); i++) {
-        char name[96];
-        snprintf(name, sizeof(name), "%s%s", prefix, parts[i].name);
-        sparse_add(s, dtype, parts[i].rows, parts[i].width, name);
-    }
-}
-
 static void add_experts(struct sparse *s, const struct known_target *t, const char *prefix)
 {
     const bool mixtral = strncmp(t->router, "block", 5) == 0;
@@ -63,46 +40,65 @@ static void add_experts(struct sparse *s, const struct known_target *t, const ch
         }
 }
 
-// Attention and norms of a layer with experts, or all of one with more vectors than Llama's.
-static void add_family_layer(struct sparse *s, const struct known_target *t, const char *prefix)
+// in: width of the input of q, k and v. own: with an input norm, and with what layers of the target's family have beside Llama's.
+static void add_layer(struct sparse *s, const struct known_target *t, const char *dtype, const char *prefix, int64_t in,
+                      bool own)
 {
     const int64_t size = t->head_dim > 0 ? t->head_dim : t->width / t->heads, q = size * t->heads,
                   kv = size * t->kv_heads;
+    const bool experts = own && t->experts > 0;
     const struct {
         const char *name;
         int64_t rows, width;
         bool has;
     } parts[] = {
-        { "input_layernorm.weight", 0, t->width, true },
+        { "input_layernorm.weight", 0, t->width, own },
         { "post_attention_layernorm.weight", 0, t->width, true },
-        { "pre_feedforward_layernorm.weight", 0, t->width, t->output_norms },
-        { "post_feedforward_layernorm.weight", 0, t->width, t->output_norms },
-        { "self_attn.q_norm.weight", 0, size, t->head_norms },
-        { "self_attn.k_norm.weight", 0, size, t->head_norms },
-        { "self_attn.q_proj.bias", 0, q, t->qkv_bias },
-        { "self_attn.k_proj.bias", 0, kv, t->qkv_bias },
-        { "self_attn.v_proj.bias", 0, kv, t->qkv_bias },
-        { "self_attn.q_proj.weight", q, t->width, true },
-        { "self_attn.k_proj.weight", kv, t->width, true },
-        { "self_attn.v_proj.weight", kv, t->width, true },
+        { "pre_feedforward_layernorm.weight", 0, t->width, own && t->output_norms },
+        { "post_feedforward_layernorm.weight", 0, t->width, own && t->output_norms },
+        { "self_attn.q_norm.weight", 0, size, own && t->head_norms },
+        { "self_attn.k_norm.weight", 0, size, own && t->head_norms },
+        { "self_attn.q_proj.bias", 0, q, own && t->qkv_bias },
+        { "self_attn.k_proj.bias", 0, kv, own && t->qkv_bias },
+        { "self_attn.v_proj.bias", 0, kv, own && t->qkv_bias },
+        { "self_attn.rotary_emb.inv_freq", 0, size / 2, own && t->old },
+        { "self_attn.q_proj.weight", q, in, true },
+        { "self_attn.k_proj.weight", kv, in, true },
+        { "self_attn.v_proj.weight", kv, in, true },
         { "self_attn.o_proj.weight", t->width, q, true },
-        { "mlp.gate_proj.weight", t->hidden, t->width, t->experts == 0 },
-        { "mlp.up_proj.weight", t->hidden, t->width, t->experts == 0 },
-        { "mlp.down_proj.weight", t->width, t->hidden, t->experts == 0 },
+        { "mlp.gate_proj.weight", t->hidden, t->width, !experts },
+        { "mlp.up_proj.weight", t->hidden, t->width, !experts },
+        { "mlp.down_proj.weight", t->width, t->hidden, !experts },
     };
     for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
         char name[96];
         snprintf(name, sizeof(name), "%s%s", prefix, parts[i].name);
         if (parts[i].has)
-            sparse_add(s, "BF16", parts[i].rows, parts[i].width, name);
+            sparse_add(s, strstr(name, "inv_freq") != NULL ? "F32" : dtype, parts[i].rows, parts[i].width, name);
     }
-    if (t->experts > 0)
+    if (experts)
         add_experts(s, t, prefix);
 }
 
-static void write_family(const char *directory, const struct known_target *t)
+static char *llama_config(const struct known_target *t)
 {
-    const char *const begin = t->images ? "language_model." : "";
+    return xformat(
+        "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"hidden_act\": \"silu\", "
+        "\"hidden_size\": %d, \"intermediate_size\": %d, \"num_attention_heads\": %d, \"num_key_value_heads\": %d, "
+        "\"num_hidden_layers\": %d, \"tie_word_embeddings\": false, \"vocab_size\": %d, \"torch_dtype\": \"%s\", %s}",
+        t->width, t->hidden, t->heads, t->kv_heads, t->layers, t->vocab, t->old ? "float16" : "bfloat16",
+        t->old ? "\"bos_token_id\": 1, \"eos_token_id\": 2, \"pad_token_id\": 0, \"max_position_embeddings\": 2048, "
+                 "\"rms_norm_eps\": 1e-06"
+               : "\"bos_token_id\": 128000, \"eos_token_id\": [128001, 128008, 128009], \"max_position_embeddings\": "
+                 "131072, \"rms_norm_eps\": 1e-05, \"rope_theta\": 500000.0, \"attention_bias\": false, "
+                 "\"rope_scaling\": {\"factor\": 8.0, \"high_freq_factor\": 4.0, \"low_freq_factor\": 1.0, "
+                 "\"original_max_position_embeddings\": 8192, \"rope_type\": \"llama3\"}");
+}
+
+// Vicuna: float16, with RoPE's frequencies. All others: bfloat16.
+void published_target(const char *directory, const struct known_target *t)
+{
+    const char *const begin = t->images ? "language_model." : "", *const dtype = t->old ? "F16" : "BF16";
     struct sparse s = { 0 };
     char name[96];
     if (t->images) {
@@ -110,55 +106,18 @@ static void write_family(const char *directory, const struct known_target *t)
         sparse_add(&s, "BF16", 1152, t->width, "multi_modal_projector.some.weight");
     }
     snprintf(name, sizeof(name), "%smodel.embed_tokens.weight", begin);
-    sparse_add(&s, "BF16", t->vocab, t->width, name);
+    sparse_add(&s, dtype, t->vocab, t->width, name);
     for (int l = 0; l < t->layers; l++) {
         snprintf(name, sizeof(name), "%smodel.layers.%d.", begin, l);
-        add_family_layer(&s, t, name);
+        add_layer(&s, t, dtype, name, t->width, true);
     }
     snprintf(name, sizeof(name), "%smodel.norm.weight", begin);
-    sparse_add(&s, "BF16", 0, t->width, name);
+    sparse_add(&s, dtype, 0, t->width, name);
     snprintf(name, sizeof(name), "%slm_head.weight", begin);
     if (!t->tied)
-        sparse_add(&s, "BF16", t->vocab, t->width, name);
+        sparse_add(&s, dtype, t->vocab, t->width, name);
     assert_true((double)sparse_bytes(&s) > t->min_gb * 1e9);
-    sparse_write(directory, &s, t->files, t->config);
-    sparse_free(&s);
-}
-
-// Vicuna: float16 in PyTorch files, which also store RoPE's frequencies. Llama 3: bfloat16 in safetensors.
-void published_target(const char *directory, const struct known_target *t)
-{
-    if (t->config != NULL) {
-        write_family(directory, t);
-        return;
-    }
-    const bool old = t->old;
-    const char *dtype = old ? "F16" : "BF16";
-    struct sparse s = { 0 };
-    sparse_add(&s, dtype, t->vocab, t->width, "model.embed_tokens.weight");
-    for (int l = 0; l < t->layers; l++) {
-        char prefix[96];
-        snprintf(prefix, sizeof(prefix), "model.layers.%d.", l);
-        add_layer(&s, t, dtype, prefix, t->width, true);
-        if (!old)
-            continue;
-        snprintf(prefix, sizeof(prefix), "model.layers.%d.self_attn.rotary_emb.inv_freq", l);
-        sparse_add(&s, "F32", 0, t->width / t->heads / 2, prefix);
-    }
-    sparse_add(&s, dtype, 0, t->width, "model.norm.weight");
-    sparse_add(&s, dtype, t->vocab, t->width, "lm_head.weight");
-    char *config = xformat(
-        "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"hidden_act\": \"silu\", "
-        "\"hidden_size\": %d, \"intermediate_size\": %d, \"num_attention_heads\": %d, \"num_key_value_heads\": %d, "
-        "\"num_hidden_layers\": %d, \"tie_word_embeddings\": false, \"vocab_size\": %d, \"torch_dtype\": \"%s\", %s}",
-        t->width, t->hidden, t->heads, t->kv_heads, t->layers, t->vocab, old ? "float16" : "bfloat16",
-        old ? "\"bos_token_id\": 1, \"eos_token_id\": 2, \"pad_token_id\": 0, \"max_position_embeddings\": 2048, "
-              "\"rms_norm_eps\": 1e-06"
-            : "\"bos_token_id\": 128000, \"eos_token_id\": [128001, 128008, 128009], \"max_position_embeddings\": "
-              "131072, \"rms_norm_eps\": 1e-05, \"rope_theta\": 500000.0, \"attention_bias\": false, "
-              "\"rope_scaling\": {\"factor\": 8.0, \"high_freq_factor\": 4.0, \"low_freq_factor\": 1.0, "
-              "\"original_max_position_embeddings\": 8192, \"rope_type\": \"llama3\"}");
-    assert_true((double)sparse_bytes(&s) > t->min_gb * 1e9);
+    char *config = t->config != NULL ? xstrdup(t->config) : llama_config(t);
     sparse_write(directory, &s, t->files, config);
     sparse_free(&s);
     free(config);

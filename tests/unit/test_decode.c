@@ -102,111 +102,19 @@ static void text_under_match_equals_ordinary_decoding_at_temperature_one(void **
                       "match", NULL, LIMIT);
 }
 
+// That texts end where they should is enumerated in test_decode_law.c; here every drafter meets ends within its drafts.
+static void end_of_text_tokens_end_a_text_at_the_same_token(void **unused)
+{
+    struct decode_setup s = setup("none", "{temperature: 1}", "match", 1);
+    struct decode_result *plain = decode_prompts(&s);
+    const int32_t ends[] = { plain->token[1][9], plain->token[3][20] };
+    compare_with_none("{temperature: 1}", "match", &(const struct stops){ .n = 2, .token = ends }, LIMIT);
+    free(plain);
+}
+
 static void the_context_ends_a_text_at_the_same_token(void **unused)
 {
     compare_with_none("{temperature: 0}", "rejection", NULL, LENGTH * 2);
-}
-
-// A prompt of 12 in a context of 20 leaves 8 positions. If the limit is reached at the same token, the reason is the limit; an
-// end-of-text token at that position has priority over both.
-static void at_the_last_position_of_the_context_the_limit_is_the_reason(void **unused)
-{
-    static struct prompt_set one = { .n = 1, .length = { 12 } };
-    static const struct {
-        int limit, n;
-        enum speclab_stop why;
-    } cases[] = { { 7, 7, SPECLAB_STOP_LIMIT },
-                  { 8, 8, SPECLAB_STOP_LIMIT },
-                  { 9, 8, SPECLAB_STOP_CONTEXT },
-                  { 100, 8, SPECLAB_STOP_CONTEXT } };
-    static const char *const drafters[] = { "none", "ngram", "small:model=%s,tokens=6,pick=greedy",
-                                            "small:model=%s,widths=[3,2,1]" };
-    for (int k = 0; k < 12; k++)
-        one.token[0][k] = 7 * k % 5;
-    for (int d = 0; d < 4; d++)
-        for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-            struct decode_setup s = setup(drafters[d], "{temperature: 1}", "match", 1);
-            s.prompts = &one;
-            s.limit = cases[i].limit;
-            s.length = 20;
-            struct decode_result *full = decode_prompts(&s);
-            assert_int_equal(full->n[0], cases[i].n);
-            assert_int_equal(full->why[0], cases[i].why);
-            const struct stops last = { .n = 1, .token = &full->token[0][cases[i].n - 1] };
-            s.stops = &last;
-            struct decode_result *ended = decode_prompts(&s);
-            assert_int_equal(ended->why[0], SPECLAB_STOP_TOKEN);
-            free(full);
-            free(ended);
-        }
-}
-
-static void end_of_text_tokens_end_a_text(void **unused)
-{
-    struct decode_setup s = setup("none", "{temperature: 1}", "match", 1);
-    struct decode_result *plain = decode_prompts(&s);
-    int32_t ends[] = { plain->token[1][9], plain->token[3][20] };
-    struct stops stops = { .n = 2, .token = ends };
-    s.stops = &stops;
-    struct decode_result *ended = decode_prompts(&s);
-    int by[2] = { 0 };
-    for (int i = 0; i < prompts.n; i++) { // the text without stops, up to the first of either
-        int n = 0, which = -1;
-        for (; n < plain->n[i] && which < 0; n++)
-            which = plain->token[i][n] == ends[0] ? 0 : plain->token[i][n] == ends[1] ? 1 : -1;
-        assert_int_equal(ended->n[i], n);
-        assert_int_equal(ended->why[i], which >= 0 ? SPECLAB_STOP_TOKEN : plain->why[i]);
-        assert_memory_equal(ended->token[i], plain->token[i], (size_t)n * sizeof(int32_t));
-        if (which >= 0)
-            by[which]++;
-    }
-    assert_true(by[0] > 0 && by[1] > 0);
-    compare_with_none("{temperature: 1}", "match", &stops, LIMIT);
-    free(plain);
-    free(ended);
-}
-
-// Stops before the second of two adjacent tokens whose sum is divisible by 23: a stop "string" that can span steps.
-static int stop_at_sum(void *self, const int32_t *token, int n, int fresh)
-{
-    for (int i = n - fresh > 0 ? n - fresh : 1; i < n; i++)
-        if ((token[i - 1] + token[i]) % 23 == 0)
-            return i;
-    return 0;
-}
-
-static void stop_strings_cut_the_text_where_they_begin(void **unused)
-{
-    struct stops stops = { .string = stop_at_sum };
-    struct decode_setup s = setup("none", "{temperature: 1}", "match", 1);
-    s.stops = &stops;
-    struct decode_result *plain = decode_prompts(&s);
-    s.stops = NULL;
-    struct decode_result *free_one = decode_prompts(&s);
-    s.stops = &stops;
-    int stopped = 0;
-    for (int i = 0; i < prompts.n; i++) { // the text without stops, up to there
-        int n = 1;
-        while (n < free_one->n[i] && (free_one->token[i][n - 1] + free_one->token[i][n]) % 23 != 0)
-            n++;
-        assert_int_equal(plain->n[i], n);
-        assert_int_equal(plain->why[i], n < free_one->n[i] ? SPECLAB_STOP_STRING : free_one->why[i]);
-        assert_memory_equal(plain->token[i], free_one->token[i], (size_t)n * sizeof(int32_t));
-        stopped += n < free_one->n[i];
-    }
-    assert_true(stopped > 1);
-    free(free_one);
-    static const char *const drafters[] = { "ngram", "small:model=%s,tokens=6,pick=greedy",
-                                            "small:model=%s,widths=[3,2,1]" };
-    for (int i = 0; i < 3; i++) {
-        s.drafter = drafters[i];
-        s.draft = pair_target;
-        s.slots = 2;
-        struct decode_result *other = decode_prompts(&s);
-        assert_same_texts(plain, other, &s);
-        free(other);
-    }
-    free(plain);
 }
 
 static void every_token_of_a_drafter_equal_to_the_target_is_accepted(void **unused)
@@ -345,66 +253,6 @@ static void the_maximum_number_of_slots_is_drafted_for(void **unused)
     pair_close(p);
 }
 
-// Two slots with trees of the same shape. The target's own text is the second branch in one slot and the first in the other.
-static void the_features_of_an_advance_are_the_states_that_predicted_its_tokens(void **unused)
-{
-    struct error err;
-    struct decode_setup s = setup("none", "{temperature: 0}", "rejection", 1);
-    struct decode_result *plain = decode_prompts(&s);
-    struct pair *p = pair_open(pair_target, pair_draft, "none", "{temperature: 0}", rule_named("rejection"), 2, LENGTH);
-    const struct model_shape *shape = model_shape(p->target);
-    struct verifier_setup with = *verifier_setup(p->verifier);
-    with.taps = (struct taps){ 2, { 0, FINAL_STATE } };
-    with.nodes = 5;
-    struct verifier *v = verifier_create(&with, &err);
-    struct request r[2];
-    struct draft draft[2];
-    struct advance a[2];
-    struct philox rng = philox_source(1, 1);
-    int32_t token[2][5], parent[] = { -1, 0, 0, 1, 2 };
-    uint8_t proposal[5] = { DETERMINISTIC };
-    for (int i = 0; i < 2; i++) {
-        const int32_t *text = plain->token[2];
-        int right = i == 0 ? 2 : 1; // the child of the root that is accepted, as is its own child
-        while (verifier_prefill(v, i, prompts.token[2], prompts.length[2], &a[i], &err) && a[i].n > 0)
-            ;
-        token[i][0] = prompts.token[2][prompts.length[2] - 1];
-        token[i][right] = text[0];
-        token[i][right + 2] = text[1];
-        token[i][3 - right] = token[i][5 - right] = text[0] == 9 ? 8 : 9;
-        draft[i] = (struct draft){ .n = 5, .capacity = 5, .token = token[i], .parent = parent, .proposal = proposal };
-        r[i] = (struct request){ .slot = i,
-                                 .n = prompts.length[2],
-                                 .token = prompts.token[2],
-                                 .rng = &rng.rng,
-                                 .draft = &draft[i],
-                                 .depth = 4 };
-    }
-    assert_true(verifier_score(v, r, 2, &err) && verifier_accept(v, r, 2, a, &err));
-    float *logits = xcalloc((size_t)shape->vocab, sizeof(float));
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(a[i].n, 3);
-        assert_int_equal(a[i].node[1], i == 0 ? 2 : 1);
-        assert_int_equal(a[i].features.rows, 3);
-        for (int k = 0; k < 3; k++) {
-            float *row = (float *)a[i].features.data + k * 2 * shape->width,
-                  *embedded = xcalloc((size_t)shape->width, sizeof(float));
-            p->backend->take(p->backend, tensor_of(embedded, F32, 1, shape->width), model_embedding(p->target),
-                             &token[i][a[i].node[k]]);
-            assert_memory_equal(row, embedded, (size_t)shape->width * sizeof(float));
-            model_logits(p->target, tensor_of(logits, F32, 1, shape->vocab),
-                         tensor_of(row + shape->width, F32, 1, shape->width));
-            assert_int_equal(row_argmax(logits, with.used_vocab), a[i].token[k]);
-            assert_int_equal(a[i].token[k], plain->token[2][k]);
-            free(embedded);
-        }
-    }
-    free(logits);
-    free(plain);
-    verifier_destroy(v);
-    pair_close(p);
-}
-
 static void ignore_ending(void *self, const struct speclab_end *e)
 {
 }
@@ -434,15 +282,12 @@ int main(void)
         cmocka_unit_test(greedy_text_equals_ordinary_decoding_under_every_exact_rule),
         cmocka_unit_test(text_under_match_equals_ordinary_decoding_at_temperature_one),
         cmocka_unit_test(the_context_ends_a_text_at_the_same_token),
-        cmocka_unit_test(at_the_last_position_of_the_context_the_limit_is_the_reason),
-        cmocka_unit_test(end_of_text_tokens_end_a_text),
-        cmocka_unit_test(stop_strings_cut_the_text_where_they_begin),
+        cmocka_unit_test(end_of_text_tokens_end_a_text_at_the_same_token),
         cmocka_unit_test(every_token_of_a_drafter_equal_to_the_target_is_accepted),
         cmocka_unit_test(a_text_does_not_depend_on_other_slots),
         cmocka_unit_test(a_draft_vocabulary_of_another_size_changes_no_text),
         cmocka_unit_test(prompts_at_chunk_boundaries_are_processed_completely),
         cmocka_unit_test(the_maximum_number_of_slots_is_drafted_for),
-        cmocka_unit_test(the_features_of_an_advance_are_the_states_that_predicted_its_tokens),
         cmocka_unit_test(a_prompt_that_fills_the_context_is_refused),
     };
     return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);

@@ -310,31 +310,6 @@ static void taps_return_the_hidden_states_between_layers(void **unused)
     free(path);
 }
 
-static void biases_and_what_the_config_declares_must_agree(void **unused)
-{
-    for (int declared = 0; declared < 2; declared++) {
-        struct error err;
-        struct small_model t = small_default;
-        t.bias = !declared;
-        char *directory = test_path(declared ? "declared" : "undeclared"), *path = xformat("%s/config.json", directory);
-        small_write_hf(directory, &t);
-        struct json *config = json_read(path, &err);
-        assert_non_null(config);
-        json_set(config, "attention_bias", json_new_bool(declared));
-        write_config(directory, config);
-        struct backend *b = backend_cpu(1, &err);
-        struct model *m = model_open(directory, b, ACTIVATIONS_F32, 8, &err);
-        assert_null(m);
-        assert_non_null(strstr(err.text, declared ? "there is no tensor model.layers.0.self_attn.q_proj.bias"
-                                                  : "self_attn.k_proj.bias, model.layers.0.self_attn.o_proj.bias, "
-                                                    "model.layers.0.self_attn.q_proj.bias and 9 more: not supported"));
-        b->destroy(b);
-        json_free(config);
-        free(directory);
-        free(path);
-    }
-}
-
 // ---- the real model
 
 static double log_p_of(const float *logits, int vocab, int token)
@@ -440,7 +415,6 @@ int main(void)
         cmocka_unit_test(a_row_has_the_same_bits_in_prompts_slots_threads_and_single_row_passes),
         cmocka_unit_test(a_path_through_a_tree_has_the_bits_of_a_chain),
         cmocka_unit_test(taps_return_the_hidden_states_between_layers),
-        cmocka_unit_test(biases_and_what_the_config_declares_must_agree),
         cmocka_unit_test(smollm2_generates_the_tokens_of_transformers),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -311,116 +311,6 @@ static void siblings_repeat_with_replacement_and_run_out_without(void **unused)
     }
 }
 
-struct log {
-    struct rng rng; // must be first
-    struct address at[200];
-    int n;
-};
-
-static int first_possible(struct rng *self, const double *weight, int n, struct address at)
-{
-    struct log *l = (struct log *)self;
-    int x = 0;
-    l->at[l->n++] = at;
-    while (x + 1 < n && !(weight[x] > 0))
-        x++;
-    return x;
-}
-
-// Also for drafts of successive steps: reused randomness would correlate a draft with the outcome of the drafts before.
-static void no_two_draws_share_an_address(void **unused)
-{
-    static struct table_instance w;
-    static struct bench b;
-    static const int32_t text[] = { 1, 2, 0, 1, 1 };
-    const struct tree_options o = { 0, { 3, { 2, 2, 2 } }, 0, 8, PICK_SAMPLED, false, NULL, 0 };
-    const struct tree_shape shape = shape_of(&o);
-    struct tree_builder g;
-    struct log l = { .rng = { .pick = first_possible } };
-    make_table_instance(&w, 3);
-    builder_create(&g, &shape, VOCAB);
-    for (int root = 0; root < 5; root++) {
-        struct request r = request(&b, &l.rng, MAX_NODES, DEPTH);
-        r.token = text;
-        r.n = root + 1;
-        l.rng.root = root;
-        build_draft(&g, &r, &w);
-    }
-    assert_int_equal(l.n, 5 * 14);
-    for (int i = 0; i < l.n; i++) {
-        assert_int_equal(l.at[i].purpose, FOR_DRAFT);
-        for (int k = 0; k < i; k++)
-            assert_false(l.at[i].position == l.at[k].position && l.at[i].node == l.at[k].node);
-    }
-    builder_destroy(&g);
-}
-
-// Enumerates all texts of up to DEPTH tokens: the tree must hold the most probable of them.
-static void a_best_first_tree_keeps_the_most_probable_texts(void **unused)
-{
-    static struct table_instance w;
-    static struct bench b;
-    for (uint64_t seed = 0; seed < 40; seed++)
-        for (int nodes = 1; nodes <= 39; nodes += 2) {
-            // the frontier holds all candidates
-            const struct tree_options o = { DEPTH, { 0 }, nodes, 27, PICK_GREEDY, true, NULL, 0 };
-            const struct tree_shape shape = shape_of(&o);
-            struct tree_builder g;
-            double score[40] = { 1 };
-            int above = 0;
-            make_table_instance(&w, seed);
-            builder_create(&g, &shape, VOCAB);
-            struct request r = request(&b, NULL, MAX_NODES, DEPTH);
-            build_draft(&g, &r, &w);
-            assert_int_equal(b.draft.n, 1 + nodes);
-            for (int t = 0; t < 13; t++) {
-                double q[VOCAB];
-                dist_from_row(q, w.q_row[t], VOCAB);
-                for (int x = 0; x < VOCAB; x++)
-                    score[t * VOCAB + 1 + x] = score[t] * q[x];
-            }
-            double min = 1;
-            for (int node = 1; node < b.draft.n; node++) {
-                assert_int_equal(w.text[node], w.text[b.parent[node]] * VOCAB + 1 + b.token[node]);
-                min = score[w.text[node]] < min ? score[w.text[node]] : min;
-            }
-            for (int t = 1; t < 40; t++)
-                above += score[t] > min * (1 + 1e-5);
-            assert_true(above < nodes);
-            builder_destroy(&g);
-        }
-}
-
-// Each node of a fixed tree is the token of its rank after its parent, for any order of the paths.
-static void a_fixed_tree_has_the_tokens_of_its_ranks(void **unused)
-{
-    static struct table_instance w;
-    static struct bench b;
-    const int parents[] = { -1, 0, 0, 1, 1, 2, 4 }, ranks[] = { 0, 0, 2, 0, 1, 2, 1 };
-    const struct tree_options o = {
-        4, { 0 }, 0, 8, PICK_GREEDY, true, (char[]){ "[[2, 2], [0], [0, 1, 1], [0, 1], [2], [0, 0]]" }, 0
-    };
-    const struct tree_shape shape = shape_of(&o);
-    for (uint64_t seed = 0; seed < 40; seed++) {
-        struct tree_builder g;
-        make_table_instance(&w, seed);
-        builder_create(&g, &shape, VOCAB);
-        struct request r = request(&b, NULL, MAX_NODES, DEPTH);
-        build_draft(&g, &r, &w);
-        assert_int_equal(b.draft.n, 7);
-        for (int node = 1; node < 7; node++) {
-            const float *row = w.q_row[w.text[parents[node]]];
-            int above = 0;
-            for (int x = 0; x < VOCAB; x++)
-                above += row[x] > row[b.token[node]] || (row[x] == row[b.token[node]] && x < b.token[node]);
-            assert_int_equal(b.parent[node], parents[node]);
-            assert_int_equal(b.proposal[node], DETERMINISTIC);
-            assert_int_equal(above, ranks[node]);
-        }
-        builder_destroy(&g);
-    }
-}
-
 // A row may have fewer tokens than a family has children: memory after its k belongs to another row.
 static void no_more_children_are_added_than_the_top_k(void **unused)
 {
@@ -501,7 +391,6 @@ static void inconsistent_options_are_refused(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_fixed_tree_has_the_tokens_of_its_ranks),
         cmocka_unit_test(no_more_children_are_added_than_the_top_k),
         cmocka_unit_test(scores_do_not_increase_along_a_path),
         cmocka_unit_test(inconsistent_options_are_refused),
@@ -509,8 +398,6 @@ int main(void)
         cmocka_unit_test(a_misreported_row_changes_the_output_distribution),
         cmocka_unit_test(no_more_rows_are_requested_than_the_capacity),
         cmocka_unit_test(siblings_repeat_with_replacement_and_run_out_without),
-        cmocka_unit_test(no_two_draws_share_an_address),
-        cmocka_unit_test(a_best_first_tree_keeps_the_most_probable_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

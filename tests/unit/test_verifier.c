@@ -38,14 +38,21 @@ static void a_verifier_reports_its_cache_logits_and_features(void **state)
 {
     struct pair *p = open_rule("rejection");
     struct verifier_setup s = setup_of(p);
-    s.cache = BF16;
     const size_t vocab = (size_t)small_default.vocab, width = (size_t)small_default.width, rows = SLOTS * NODES;
     // Keys and values of LENGTH positions and of pending rows: a chunk of a prompt.
     struct kv_shape shape = model_kv_shape(p->target, SLOTS, LENGTH,
                                            TARGET_CHUNK < model_rows(p->target) ? TARGET_CHUNK : model_rows(p->target));
-    shape.type = BF16;
-    assert_int_equal(verifier_cache_bytes(&s), kv_bytes(&shape));
-    assert_int_equal(verifier_bytes(&s), kv_bytes(&shape) + rows * (vocab + 2 * width) * sizeof(float));
+    static const struct {
+        enum type type;
+        size_t numbers, bytes; // of a block
+    } types[] = { { F32, 1, 4 }, { BF16, 1, 2 }, { Q8_0, 32, 34 } };
+    for (int i = 0; i < 3; i++) {
+        s.cache = shape.type = types[i].type;
+        const size_t row = (size_t)shape.width / types[i].numbers * types[i].bytes;
+        assert_int_equal(kv_bytes(&shape), 2 * (size_t)shape.layers * SLOTS * (size_t)shape.length * row);
+        assert_int_equal(verifier_cache_bytes(&s), kv_bytes(&shape));
+        assert_int_equal(verifier_bytes(&s), kv_bytes(&shape) + rows * (vocab + 2 * width) * sizeof(float));
+    }
     assert_int_equal(verifier_verify_bytes(&s), 0); // verification runs on the host
     pair_close(p);
 }
