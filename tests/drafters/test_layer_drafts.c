@@ -14,37 +14,26 @@
 #include "sampling/sampling.h"
 #include "tests/formats/derived_model.h"
 #include "tests/support/check.h"
+#include "tests/support/numbers.h"
+#include "tests/support/own_draft.h"
 #include "tests/support/pairings.h"
 #include "tests/support/small_model.h"
 #include "verifier/rules/rule.h"
 
 enum { LENGTH = 200, HISTORIES = 200, TOKENS = 4 };
 
-static uint64_t state = 7;
-
-static int below(int n)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (int)((state >> 33) % (uint64_t)n);
-}
-
 struct drafted {
     struct philox rng;
-    struct draft draft;
-    int32_t token[64], parent[64];
-    uint8_t proposal[64];
+    struct own_draft own;
 };
 
 static struct request request(struct drafted *m, const int32_t *text, int n)
 {
     m->rng = philox_source(5, 9);
     m->rng.rng.root = n - 1;
-    m->draft =
-        (struct draft){ .n = 1, .capacity = 64, .token = m->token, .parent = m->parent, .proposal = m->proposal };
-    m->token[0] = text[n - 1];
-    m->parent[0] = -1;
-    m->proposal[0] = DETERMINISTIC;
-    return (struct request){ .n = n, .token = text, .rng = &m->rng.rng, .draft = &m->draft, .depth = 50 };
+    return (struct request){
+        .n = n, .token = text, .rng = &m->rng.rng, .draft = own_draft_begin(&m->own, text[n - 1], 64), .depth = 50
+    };
 }
 
 // Feeds the text to the pair's target and drafter, in random parts, and proposes.
@@ -52,15 +41,7 @@ static void draft_after(struct pair *p, const int32_t *text, int n, struct draft
 {
     struct error err;
     for (int upto = 2 + below(n - 1);; upto = upto + 1 + below(n) < n ? upto + 1 + below(n - upto) : n) {
-        for (struct advance a;;) {
-            assert_ok(verifier_prefill(p->verifier, 0, text, upto, &a, &err), err);
-            if (a.n == 0)
-                break;
-            a.sequence = text;
-            a.length = (int)(a.token - text) + a.n;
-            if (p->type->advance != NULL)
-                assert_ok(p->type->advance(p->drafter, &a, 1, &err), err);
-        }
+        pair_feed(p, 0, text, upto, NULL);
         if (upto == n)
             break;
     }
@@ -104,13 +85,14 @@ static void the_first_layers_draft_as_a_model_of_them_alone(void **unused)
             const int n = random_text(text, vocab);
             draft_after(p, text, n, &a);
             draft_after(of, text, n, &b);
-            assert_true(a.draft.n > 1);
-            assert_int_equal(a.draft.n, b.draft.n);
-            for (int i = 1; i < a.draft.n; i++) {
-                assert_int_equal(a.token[i], b.token[i]);
-                assert_int_equal(a.parent[i], b.parent[i]);
-                if (a.proposal[i] != DETERMINISTIC)
-                    assert_memory_equal(a.draft.q->row(a.draft.q, a.parent[i]), b.draft.q->row(b.draft.q, b.parent[i]),
+            assert_true(a.own.draft.n > 1);
+            assert_int_equal(a.own.draft.n, b.own.draft.n);
+            for (int i = 1; i < a.own.draft.n; i++) {
+                assert_int_equal(a.own.token[i], b.own.token[i]);
+                assert_int_equal(a.own.parent[i], b.own.parent[i]);
+                if (a.own.proposal[i] != DETERMINISTIC)
+                    assert_memory_equal(a.own.draft.q->row(a.own.draft.q, a.own.parent[i]),
+                                        b.own.draft.q->row(b.own.draft.q, b.own.parent[i]),
                                         (size_t)vocab * sizeof(float));
             }
             forget(p);
@@ -183,13 +165,13 @@ static void other_layers_draft_as_passes_through_them(void **unused)
         for (int h = 0; h < HISTORIES / 4; h++) {
             const int n = random_text(text, vocab);
             draft_after(p, text, n, &a);
-            assert_int_equal(a.draft.n, 1 + TOKENS);
+            assert_int_equal(a.own.draft.n, 1 + TOKENS);
             for (int k = 0; k < TOKENS; k++) {
                 int best = 0;
-                plain_logits(p, c, text, n, kept[s].layer, kept[s].n, a.token + 1, k, row);
+                plain_logits(p, c, text, n, kept[s].layer, kept[s].n, a.own.token + 1, k, row);
                 for (int x = 1; x < used; x++)
                     best = row[x] > row[best] ? x : best;
-                assert_int_equal(a.token[1 + k], best);
+                assert_int_equal(a.own.token[1 + k], best);
             }
             forget(p);
         }
@@ -218,18 +200,19 @@ static void a_draft_ends_behind_an_improbable_path(void **unused)
             const int n = random_text(text, model_shape(p->target)->vocab);
             draft_after(p, text, n, &a);
             draft_after(of, text, n, &b);
-            for (int i = 1; i < b.draft.n && s == 0; i++) { // a chain: the same tokens, as far as it goes
-                path[i] = path[i - 1] * (double)b.draft.q->row(b.draft.q, i - 1)[b.token[i]];
-                assert_int_equal(i < a.draft.n, path[i - 1] >= 0.05);
-                if (i < a.draft.n)
-                    assert_int_equal(a.token[i], b.token[i]);
+            for (int i = 1; i < b.own.draft.n && s == 0; i++) { // a chain: the same tokens, as far as it goes
+                path[i] = path[i - 1] * (double)b.own.draft.q->row(b.own.draft.q, i - 1)[b.own.token[i]];
+                assert_int_equal(i < a.own.draft.n, path[i - 1] >= 0.05);
+                if (i < a.own.draft.n)
+                    assert_int_equal(a.own.token[i], b.own.token[i]);
             }
-            for (int i = 1; i < a.draft.n && s == 2; i++) { // a tree's later draws have other addresses
-                path[i] = path[a.parent[i]] * (double)a.draft.q->row(a.draft.q, a.parent[i])[a.token[i]];
-                assert_true(path[a.parent[i]] >= 0.05 * (1 - 1e-6));
+            for (int i = 1; i < a.own.draft.n && s == 2; i++) { // a tree's later draws have other addresses
+                path[i] =
+                    path[a.own.parent[i]] * (double)a.own.draft.q->row(a.own.draft.q, a.own.parent[i])[a.own.token[i]];
+                assert_true(path[a.own.parent[i]] >= 0.05 * (1 - 1e-6));
             }
-            assert_true(a.draft.n >= 2 && a.draft.n <= b.draft.n);
-            ended += a.draft.n < b.draft.n;
+            assert_true(a.own.draft.n >= 2 && a.own.draft.n <= b.own.draft.n);
+            ended += a.own.draft.n < b.own.draft.n;
             forget(p);
             forget(of);
         }
@@ -258,15 +241,15 @@ static void the_oracle_is_wrong_at_its_rates(void **unused)
         for (int h = 0; h < HISTORIES / 2; h++) {
             const int n = random_text(text, vocab);
             draft_after(p, text, n, &a);
-            assert_int_equal(a.draft.n, 1 + TOKENS);
+            assert_int_equal(a.own.draft.n, 1 + TOKENS);
             assert_true(p->drafter->untimed_ns > 0);
             for (int k = 0; k < TOKENS; k++) {
                 double accepted = 0, least = 1;
                 memcpy(before, text, (size_t)n * sizeof(*text));
-                memcpy(before + n, a.token + 1, (size_t)k * sizeof(*text));
-                plain_logits(p, c, text, n, all, 3, a.token + 1, k, row);
+                memcpy(before + n, a.own.token + 1, (size_t)k * sizeof(*text));
+                plain_logits(p, c, text, n, all, 3, a.own.token + 1, k, row);
                 sampling_row(&p->sampling, row, vocab, used, &(const struct path){ n + k, before, 0 });
-                const float *q = a.draft.q->row(a.draft.q, k);
+                const float *q = a.own.draft.q->row(a.own.draft.q, k);
                 for (int x = 0; x < used; x++) {
                     accepted += fmin((double)row[x], (double)q[x]);
                     least = fmin(least, (double)row[x]);

@@ -9,53 +9,27 @@
 #include "core/settings.h"
 #include "drafters/drafter.h"
 #include "tests/support/check.h"
+#include "tests/support/numbers.h"
+#include "tests/support/own_draft.h"
 #include "tests/support/lone_drafter.h"
 
 enum { LENGTH = 120, NODES = 64, VOCAB = 6 };
-
-static uint64_t state = 17;
-
-static int below(int n)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (int)((state >> 33) % (uint64_t)n);
-}
 
 static struct drafter *open_line(const char *line, struct error *err)
 {
     return lone_drafter(line, &(struct drafter_env){ .slots = 1, .length = LENGTH, .used_vocab = VOCAB }, err);
 }
 
-struct drafted {
-    struct draft draft;
-    int32_t token[NODES], parent[NODES];
-    uint8_t proposal[NODES], source[NODES];
-};
-
-static struct request request(struct drafted *o, const int32_t *text, int n, int capacity, int depth)
-{
-    o->draft = (struct draft){ .n = 1,
-                               .capacity = capacity,
-                               .token = o->token,
-                               .parent = o->parent,
-                               .proposal = o->proposal,
-                               .source = o->source };
-    o->token[0] = text[n - 1];
-    o->parent[0] = -1;
-    o->proposal[0] = DETERMINISTIC;
-    return (struct request){ .n = n, .token = text, .draft = &o->draft, .depth = depth };
-}
-
-static void propose(struct drafter *d, struct drafted *o, const int32_t *text, int n, int capacity, int depth)
+static void propose(struct drafter *d, struct own_draft *o, const int32_t *text, int n, int capacity, int depth)
 {
     struct error err;
-    struct request r = request(o, text, n, capacity, depth);
+    struct request r = { .n = n, .token = text, .draft = own_draft_begin(o, text[n - 1], capacity), .depth = depth };
     assert_ok(d->type->propose(d, &r, 1, &err), err);
 }
 
 // ---- union
 
-static void put(struct drafted *to, const struct drafted *from, int part)
+static void put(struct own_draft *to, const struct own_draft *from, int part)
 {
     int at[NODES] = { 0 };
     for (int i = 1; i < from->draft.n; i++) {
@@ -96,11 +70,11 @@ static void a_union_is_the_drafts_of_its_parts_in_one_tree(void **unused)
         for (int i = 0; i < LENGTH; i++)
             text[i] = i > 8 && below(3) > 0 ? text[i - 5] : below(VOCAB);
         for (int n = 1; n < LENGTH; n += 1 + below(9)) {
-            static struct drafted o, of[3], plain;
+            static struct own_draft o, of[3], plain;
             const int capacity = below(4) > 0 ? 1 + budget : 1 + below(1 + budget),
                       depth = below(4) > 0 ? 50 : below(5);
             propose(whole, &o, text, n, capacity, depth);
-            request(&plain, text, n, capacity, depth);
+            own_draft_begin(&plain, text[n - 1], capacity);
             for (int k = 0; k < 3; k++) {
                 propose(part[k], &of[k], text, n, part[k]->nodes < capacity ? part[k]->nodes : capacity, depth);
                 put(&plain, &of[k], k);
@@ -140,7 +114,7 @@ static void recent_acceptance_lengthens_and_shortens_drafts(void **unused)
     struct drafter *d = open_line("adaptive:by=acceptance,of={kind: ngram, tokens: 7}", &err);
     assert_ok(d != NULL, err);
     int32_t text[LENGTH];
-    static struct drafted o;
+    static struct own_draft o;
     for (int i = 0; i < LENGTH; i++)
         text[i] = i % 10;
     for (int again = 0; again < 2; again++) {
@@ -169,7 +143,7 @@ static void expected_gain_against_cost_finds_the_extremes(void **unused)
 {
     struct error err;
     int32_t text[LENGTH];
-    static struct drafted o;
+    static struct own_draft o;
     for (int i = 0; i < LENGTH; i++)
         text[i] = i % 10;
     for (int right = 0; right < 2; right++) {

@@ -9,24 +9,17 @@
 #include "drafters/drafter.h"
 #include "drafters/trees/tree.h"
 #include "tests/support/check.h"
+#include "tests/support/numbers.h"
+#include "tests/support/own_draft.h"
 #include "tests/support/lone_drafter.h"
 
 enum { LENGTH = 90, NODES = 256, VOCAB = 12, TEXTS = 3, TOP = 8 };
 
-static uint64_t state = 3;
-
-static int below(int n)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (int)((state >> 33) % (uint64_t)n);
-}
-
 // ---- a history: texts, drafts, and what the target found most probable after each node
 
 struct observed {
-    struct draft draft;
-    int32_t token[NODES], parent[NODES], top[NODES * TOP];
-    uint8_t proposal[NODES];
+    struct own_draft own;
+    int32_t top[NODES * TOP];
 };
 
 static int32_t most_probable(int32_t before, int32_t last, int rank)
@@ -36,23 +29,16 @@ static int32_t most_probable(int32_t before, int32_t last, int rank)
 
 static struct request begin(struct observed *o, int slot, const int32_t *text, int n)
 {
-    o->draft = (struct draft){ .n = 1,
-                               .capacity = below(5) > 0 ? NODES : 1 + below(40),
-                               .token = o->token,
-                               .parent = o->parent,
-                               .proposal = o->proposal };
-    o->token[0] = text[n - 1];
-    o->parent[0] = -1;
-    o->proposal[0] = DETERMINISTIC;
+    own_draft_begin(&o->own, text[n - 1], below(5) > 0 ? NODES : 1 + below(40));
     return (struct request){
-        .slot = slot, .n = n, .token = text, .draft = &o->draft, .depth = below(5) > 0 ? 60 : below(6)
+        .slot = slot, .n = n, .token = text, .draft = &o->own.draft, .depth = below(5) > 0 ? 60 : below(6)
     };
 }
 
 // Accepts a path of the draft at random. Returns the advance; the text is extended.
 static struct advance accept(struct observed *o, int slot, int32_t *text, int *n, int32_t *node, int k)
 {
-    struct draft *d = &o->draft;
+    struct draft *d = &o->own.draft;
     int at = 0, m = 0;
     for (int i = 0; i < d->n; i++)
         for (int rank = 0; rank < k; rank++)
@@ -119,7 +105,8 @@ static void recycling_of(struct draft *d, const struct tree *t, const struct see
 static void recycling_drafts_what_was_last_seen(void **unused)
 {
     static const char *const trees[] = { "recycling_80", "[[0],[1],[0,0],[2],[0,0,0],[0,1]]", "[[0],[0,0],[0,0,0]]" };
-    static struct observed o, plain;
+    static struct observed o;
+    static struct own_draft plain;
     static struct seen seen[TEXTS * LENGTH * NODES];
     struct error err;
     int drafted = 0;
@@ -138,18 +125,15 @@ static void recycling_drafts_what_was_last_seen(void **unused)
                 text[i] = below(VOCAB);
             while (n < LENGTH) {
                 struct request r = begin(&o, slot, text, n);
-                plain = o;
-                plain.draft.token = plain.token;
-                plain.draft.parent = plain.parent;
-                plain.draft.proposal = plain.proposal;
+                own_draft_begin(&plain, text[n - 1], o.own.draft.capacity);
                 assert_ok(d->type->propose(d, &r, 1, &err), err);
                 recycling_of(&plain.draft, &tree, seen, n_seen, r.depth);
-                same(&o.draft, &plain.draft);
-                drafted += o.draft.n - 1;
+                same(&o.own.draft, &plain.draft);
+                drafted += o.own.draft.n - 1;
                 const struct advance a = accept(&o, slot, text, &n, node, k);
                 assert_ok(d->type->advance(d, &a, 1, &err), err);
-                for (int i = 0; i < o.draft.n; i++, n_seen++) {
-                    seen[n_seen].token = o.token[i];
+                for (int i = 0; i < o.own.draft.n; i++, n_seen++) {
+                    seen[n_seen].token = o.own.token[i];
                     memcpy(seen[n_seen].top, o.top + i * k, (size_t)k * sizeof(int32_t));
                 }
             }
@@ -232,7 +216,8 @@ static void plain_lookahead(struct plain_window *p, struct draft *d, const struc
 
 static void lookahead_drafts_its_window_and_its_ngrams(void **unused)
 {
-    static struct observed o, plain;
+    static struct observed o;
+    static struct own_draft plain;
     static struct plain_window p;
     struct error err;
     int drafted = 0, found = 0;
@@ -258,18 +243,15 @@ static void lookahead_drafts_its_window_and_its_ngrams(void **unused)
             }
             while (n < LENGTH) {
                 struct request r = begin(&o, 0, text, n);
-                plain = o;
-                plain.draft.token = plain.token;
-                plain.draft.parent = plain.parent;
-                plain.draft.proposal = plain.proposal;
+                own_draft_begin(&plain, text[n - 1], o.own.draft.capacity);
                 assert_ok(d->type->propose(d, &r, 1, &err), err);
                 for (int l = 0; l < p.filled; l++)
                     for (int j = 0; j < p.w; j++)
                         if (p.of[l][n + j + l] < 0)
                             p.of[l][n + j + l] = token_of_text(text, n, l, j);
                 plain_lookahead(&p, &plain.draft, &r, node);
-                same(&o.draft, &plain.draft);
-                drafted += o.draft.n - 1;
+                same(&o.own.draft, &plain.draft);
+                drafted += o.own.draft.n - 1;
                 const int before = n;
                 const struct advance a = accept(&o, 0, text, &n, accepted, 1);
                 assert_ok(d->type->advance(d, &a, 1, &err), err);

@@ -11,20 +11,15 @@
 #include "drafters/drafter.h"
 #include "models/formats/datastore.h"
 #include "tests/support/check.h"
+#include "tests/support/numbers.h"
+#include "tests/support/own_draft.h"
 #include "tests/support/lone_drafter.h"
 #include "tests/support/small_model.h"
 #include "tests/support/small_store.h"
 
 enum { LONGEST_TEXT = 60, DOCUMENTS = 30, VOCAB = 288, NODES = 40 };
 
-static uint64_t state = 11;
 static char *model;
-
-static int below(int n)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (int)((state >> 33) % (uint64_t)n);
-}
 
 struct corpus { // documents of ids
     int n, length[DOCUMENTS];
@@ -95,8 +90,8 @@ static struct drafter *open_with(const char *path, int longest, int shortest, in
 static int check_draft(const struct corpus *c, struct drafter *d, int longest, int shortest, int nodes, int tokens)
 {
     static struct choice choice[DOCUMENTS * LONGEST_TEXT];
-    int32_t text[30], token[NODES + 1], parent[NODES + 1], path[16];
-    uint8_t proposal[NODES + 1];
+    int32_t text[30], path[16];
+    struct own_draft own;
     struct error err;
     const int n = 1 + below(25), vocab = 2 + below(6);
     for (int i = 0; i < n; i++)
@@ -106,14 +101,8 @@ static int check_draft(const struct corpus *c, struct drafter *d, int longest, i
                   at = below(c->length[of] - m + 1);
         memcpy(text + n - m, c->token[of] + at, (size_t)m * sizeof(*text));
     }
-    struct draft draft = { .n = 1,
-                           .capacity = 1 + (below(3) ? nodes : below(nodes)),
-                           .token = token,
-                           .parent = parent,
-                           .proposal = proposal };
-    token[0] = text[n - 1];
-    parent[0] = -1;
-    struct request r = { .n = n, .token = text, .draft = &draft, .depth = below(4) ? 50 : below(4) };
+    const struct draft *draft = own_draft_begin(&own, text[n - 1], 1 + (below(3) ? nodes : below(nodes)));
+    struct request r = { .n = n, .token = text, .draft = &own.draft, .depth = below(4) ? 50 : below(4) };
     assert_ok(d->type->propose(d, &r, 1, &err), err);
 
     int m = longest < n ? longest : n, found = 0;
@@ -128,24 +117,24 @@ static int check_draft(const struct corpus *c, struct drafter *d, int longest, i
                                                                     (size_t)(depth + 1) * sizeof(int32_t)) == 0);
             possible += !earlier;
         }
-    assert_int_equal(draft.n - 1, possible < draft.capacity - 1 ? possible : draft.capacity - 1);
+    assert_int_equal(draft->n - 1, possible < draft->capacity - 1 ? possible : draft->capacity - 1);
     int least = found + 1;
-    for (int node = 1; node < draft.n; node++) { // the most frequent first, each a continuation
-        const int depth = path_of(&draft, parent[node], path);
-        const int count = frequency(choice, found, path, depth, token[node]);
+    for (int node = 1; node < draft->n; node++) { // the most frequent first, each a continuation
+        const int depth = path_of(draft, own.parent[node], path);
+        const int count = frequency(choice, found, path, depth, own.token[node]);
         assert_true(count > 0 && count <= least && depth < tokens);
         least = count;
     }
-    for (int node = 0; node < draft.n; node++) { // none that was left out is more frequent than the last one
-        const int depth = path_of(&draft, node, path);
+    for (int node = 0; node < draft->n; node++) { // none that was left out is more frequent than the last one
+        const int depth = path_of(draft, node, path);
         for (int32_t x = 0; x < 8 && depth < tokens && depth < r.depth; x++) {
             bool drafted = false;
-            for (int child = 1; child < draft.n; child++)
-                drafted = drafted || (parent[child] == node && token[child] == x);
+            for (int child = 1; child < draft->n; child++)
+                drafted = drafted || (own.parent[child] == node && own.token[child] == x);
             assert_true(drafted || frequency(choice, found, path, depth, x) <= least);
         }
     }
-    return draft.n - 1;
+    return draft->n - 1;
 }
 
 static void drafts_are_the_most_frequent_continuations(void **unused)
@@ -201,10 +190,9 @@ static void damaged_datastores_are_refused_or_harmless(void **unused)
         opened++;
         if (i % 3 == 0) {
             d = open_with(damaged, 4, 1, 20, 8);
-            int32_t text[] = { 3, 1, 2 }, token[21], parent[21];
-            uint8_t proposal[21];
-            struct draft draft = { .n = 1, .capacity = 21, .token = token, .parent = parent, .proposal = proposal };
-            struct request r = { .n = 3, .token = text, .draft = &draft, .depth = 9 };
+            static const int32_t text[] = { 3, 1, 2 };
+            struct own_draft own;
+            struct request r = { .n = 3, .token = text, .draft = own_draft_begin(&own, 2, 21), .depth = 9 };
             assert_ok(d->type->propose(d, &r, 1, &err), err);
             drafter_destroy(d);
         }

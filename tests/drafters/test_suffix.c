@@ -8,6 +8,8 @@
 #include "core/memory.h"
 #include "drafters/drafter.h"
 #include "tests/support/check.h"
+#include "tests/support/numbers.h"
+#include "tests/support/own_draft.h"
 #include "tests/support/lone_drafter.h"
 
 enum { LENGTH = 160, TEXTS = 4, NODES = 64 };
@@ -16,14 +18,6 @@ struct settings_of { // the drafter's options
     int depth, tokens, past;
     double factor, least;
 };
-
-static uint64_t state = 5;
-
-static int below(int n)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (int)((state >> 33) % (uint64_t)n);
-}
 
 // ---- the plain search
 
@@ -128,8 +122,8 @@ static void write_text(int32_t *token, int from, int to, int vocab)
 
 static int check_history(const struct settings_of *o, int vocab)
 {
-    int32_t past[TEXTS * (LENGTH + 1)], token[LENGTH], node_token[NODES], node_parent[NODES];
-    uint8_t node_proposal[NODES];
+    int32_t past[TEXTS * (LENGTH + 1)], token[LENGTH];
+    struct own_draft own;
     struct drafter *d = open_with(o, 2);
     struct error err;
     int n_past = 0, drafted = 0;
@@ -137,13 +131,9 @@ static int check_history(const struct settings_of *o, int vocab)
         const int prompt = 1 + below(40), slot = below(2);
         write_text(token, 0, LENGTH, vocab);
         for (int n = prompt; n < LENGTH; n += 1 + below(5)) {
-            struct draft draft = {
-                .n = 1, .capacity = NODES, .token = node_token, .parent = node_parent, .proposal = node_proposal
-            };
+            const struct draft *draft = own_draft_begin(&own, token[n - 1], NODES);
             const int depth = below(4) > 0 ? 100 : below(4);
-            node_token[0] = token[n - 1];
-            node_parent[0] = -1;
-            struct request r = { .slot = slot, .n = n, .token = token, .draft = &draft, .depth = depth };
+            struct request r = { .slot = slot, .n = n, .token = token, .draft = &own.draft, .depth = depth };
             if (n > prompt && below(2)) { // a text is read at its advances, or at the next draft
                 const struct advance a = { .slot = slot, .sequence = token, .length = n };
                 assert_ok(d->type->advance(d, &a, 1, &err), err);
@@ -153,11 +143,11 @@ static int check_history(const struct settings_of *o, int vocab)
             search(o, (struct corpus){ token, n }, (struct corpus){ token, n }, 2, depth, vocab, &best);
             if (o->past > 0)
                 search(o, (struct corpus){ past, n_past }, (struct corpus){ token, n }, 1, depth, vocab, &best);
-            assert_int_equal(draft.n - 1, best.n);
+            assert_int_equal(draft->n - 1, best.n);
             for (int i = 0; i < best.n; i++) {
-                assert_int_equal(draft.token[i + 1], best.token[i]);
-                assert_int_equal(draft.parent[i + 1], i);
-                assert_int_equal(draft.proposal[i + 1], DETERMINISTIC);
+                assert_int_equal(draft->token[i + 1], best.token[i]);
+                assert_int_equal(draft->parent[i + 1], i);
+                assert_int_equal(draft->proposal[i + 1], DETERMINISTIC);
             }
             drafted += best.n;
             if (n + 5 >= LENGTH) { // this is what the drafter has seen of the text

@@ -10,6 +10,7 @@
 #include "sampling/dist.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
+#include "tests/support/own_draft.h"
 #include "tests/support/rule_defaults.h"
 #include "verifier/rules/rule.h"
 
@@ -49,18 +50,15 @@ static const float *the_row(struct rows *self, int node)
 // is 1, or sampled from a q that equals p.
 static void verify(const struct rule *rule, enum proposal how, bool chain, const float *p, struct verification *out)
 {
-    int32_t token[TWO + 1] = { 0, 1, chain ? 2 : 1 }, parent[TWO + 1] = { -1, 0, chain ? 1 : 0 };
-    uint8_t proposal[TWO + 1] = { DETERMINISTIC, (uint8_t)how, (uint8_t)how };
     struct same_row rows = { { VOCAB, the_row }, p };
-    struct draft d = { .n = TWO + 1,
-                       .capacity = TWO + 1,
-                       .token = token,
-                       .parent = parent,
-                       .proposal = proposal,
-                       .q = how == DETERMINISTIC ? NULL : &rows.rows };
+    struct own_draft own;
+    struct draft *d = own_draft_begin(&own, 0, TWO + 1);
+    d->q = how == DETERMINISTIC ? NULL : &rows.rows;
+    draft_add(d, 0, 1, how);
+    draft_add(d, chain ? 1 : 0, chain ? 2 : 1, how);
     struct rng rng = { .accept = reject_all, .pick = pick_largest, .root = 11 };
     void *options = rule_defaults(rule);
-    rule->verify(rule, &d, &rows.rows, options, &rng, out);
+    rule->verify(rule, d, &rows.rows, options, &rng, out);
     rule_defaults_free(rule, options);
 }
 
@@ -125,25 +123,21 @@ static void an_empty_residual_keeps_p_and_is_counted(void **state)
 static void end_probabilities_cover_every_node(void **state)
 {
     static const float mixed[VOCAB] = { 0.25f, 0.5f, 0.25f };
-    int32_t token[TWO + 1] = { 0, 1, 2 }, parent[TWO + 1] = { -1, 0, 1 };
-    uint8_t proposal[TWO + 1] = { DETERMINISTIC, SAMPLED, SAMPLED };
     struct same_row rows = { { VOCAB, the_row }, mixed };
     for (int i = 0; rules[i] != NULL; i++)
         for (int n = 1; n <= TWO + 1; n++)
             for (int how = DETERMINISTIC; how <= SAMPLED; how++) {
-                proposal[1] = proposal[2] = (uint8_t)how;
-                struct draft d = { .n = n,
-                                   .capacity = TWO + 1,
-                                   .token = token,
-                                   .parent = parent,
-                                   .proposal = proposal,
-                                   .q = how == SAMPLED ? &rows.rows : NULL };
+                struct own_draft own;
+                struct draft *d = own_draft_begin(&own, 0, TWO + 1);
+                d->q = how == SAMPLED ? &rows.rows : NULL;
+                for (int node = 1; node < n; node++)
+                    draft_add(d, node - 1, node, (enum proposal)how);
                 double end[TWO + 2] = { NAN, NAN, NAN, 7 }, sum = 0;
                 if (!(rules[i]->takes & (how == DETERMINISTIC ? TAKES_DETERMINISTIC : TAKES_SAMPLED)))
                     continue;
                 void *options = rule_defaults(rules[i]);
                 assert_non_null(rules[i]->end_probabilities);
-                rules[i]->end_probabilities(rules[i], &d, &rows.rows, options, end);
+                rules[i]->end_probabilities(rules[i], d, &rows.rows, options, end);
                 for (int node = 0; node < n; node++)
                     sum += end[node];
                 if (!(fabs(sum - 1) <= 1e-12))
@@ -156,25 +150,19 @@ static void end_probabilities_cover_every_node(void **state)
 static void rule_options_accept_exactly_their_range(void **state)
 {
     static const struct {
-        const char *rule, *option, *min, *max, *below, *above;
-    } cases[] = { { "typical", "epsilon", "0", "1", "-0.01", "1.01" },
-                  { "typical", "delta", "0", "1", "-0.01", "1.01" },
-                  { "lenient", "lenience", "1", "1000", "0.99", "1001" },
-                  { "synthetic", "rate", "0", "1", "-0.01", "1.01" } };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        const struct rule *rule = rule_named(cases[i].rule);
-        const char *const values[] = { cases[i].min, cases[i].max, cases[i].below, cases[i].above };
-        for (int k = 0; k < 4; k++) {
-            struct error err = { "" };
-            struct settings *m = settings_map();
-            void *options = xcalloc(1, rule->options_size);
-            settings_put(m, cases[i].option, settings_scalar(values[k]));
-            assert_int_equal(options_read(m, rule->name, rule->options, options, &err), k < 2);
-            if (k < 2)
-                options_free(rule->options, options);
-            free(options);
-            settings_free(m);
-        }
+        const char *rule, *values[4]; // the ends of the range, and numbers outside of it
+    } cases[] = { { "typical", { "epsilon=0", "epsilon=1", "epsilon=-0.01", "epsilon=1.01" } },
+                  { "typical", { "delta=0", "delta=1", "delta=-0.01", "delta=1.01" } },
+                  { "lenient", { "lenience=1", "lenience=1000", "lenience=0.99", "lenience=1001" } },
+                  { "synthetic", { "rate=0", "rate=1", "rate=-0.01", "rate=1.01" } } };
+    for (size_t i = 0; i < 4 * sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct rule *rule = rule_named(cases[i / 4].rule);
+        struct error err = { "" };
+        struct settings *m = settings_pairs(cases[i / 4].values[i % 4], "rule", &err);
+        void *options = xcalloc(1, rule->options_size);
+        assert_int_equal(options_read(m, rule->name, rule->options, options, &err), i % 4 < 2);
+        free(options); // of numbers
+        settings_free(m);
     }
 }
 

@@ -14,6 +14,7 @@
 #include "drafters/trees/tree_builder.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
+#include "tests/support/own_draft.h"
 #include "tests/support/file_write.h"
 #include "tests/support/numbers.h"
 #include "verifier/rules/rule.h"
@@ -114,9 +115,8 @@ static void check_draft(const struct draft *d, const struct json *expected)
 
 static void check_case(const struct json *one)
 {
-    int32_t token[CAPACITY], parent[CAPACITY] = { -1 }, text[TEXT] = { 0 };
-    uint8_t proposal[CAPACITY] = { 0 };
-    struct draft d = { .n = 1, .capacity = CAPACITY, .token = token, .parent = parent, .proposal = proposal };
+    int32_t text[TEXT] = { 0 };
+    struct own_draft own;
     struct table p, q;
     struct verification out = verification_create(CAPACITY, VOCAB);
     struct philox source =
@@ -125,23 +125,24 @@ static void check_case(const struct json *one)
     const struct json *draft = json_get(one, "draft"), *expected = json_get(one, "tokens");
     const struct tree_options o = options_of(one);
     source.rng.root = root;
-    token[0] = text[root] = (int32_t)integer(json_at(draft, 0), 0);
-    fill_table(&p, "p", &d);
-    fill_table(&q, json_bool(json_get(one, "sparse")) ? "sparse" : "q", &d);
-    d.q = &q.rows;
+    text[root] = (int32_t)integer(json_at(draft, 0), 0);
+    struct draft *d = own_draft_begin(&own, text[root], CAPACITY);
+    fill_table(&p, "p", d);
+    fill_table(&q, json_bool(json_get(one, "sparse")) ? "sparse" : "q", d);
+    d->q = &q.rows;
     build_draft(&o,
                 &(struct request){
-                    .n = root + 1, .token = text, .rng = &source.rng, .draft = &d, .depth = (int)json_count(draft) },
+                    .n = root + 1, .token = text, .rng = &source.rng, .draft = d, .depth = (int)json_count(draft) },
                 &q);
-    check_draft(&d, draft);
+    check_draft(d, draft);
     const struct rule *match = rule_named("match");
-    match->verify(match, &d, &p.rows, NULL, &source.rng, &out);
+    match->verify(match, d, &p.rows, NULL, &source.rng, &out);
     assert_int_equal(out.n, json_count(expected));
     for (int i = 0; i < out.n; i++) {
         assert_int_equal(out.token[i], integer(expected, i));
         double row[VOCAB]; // the race over doubles, as in rules, is another loop
         for (int x = 0; x < VOCAB; x++)
-            row[x] = (double)p.after[token[out.node[i]]][x];
+            row[x] = (double)p.after[d->token[out.node[i]]][x];
         assert_int_equal(source.rng.pick(&source.rng, row, VOCAB, (struct address){ FOR_TOKEN, root + i + 1, 0 }),
                          integer(expected, i));
     }

@@ -10,6 +10,12 @@ double uniform(uint64_t *state)
     return (double)(*state >> 11) / 9007199254740992.0;
 }
 
+int below(int n)
+{
+    static uint64_t state = 7;
+    return (int)(uniform(&state) * n);
+}
+
 void near(double a, double b, double within)
 {
     if (!(a == b || fabs(a - b) <= within))

@@ -370,3 +370,18 @@ void pair_close(struct pair *p)
     free(p->options);
     free(p);
 }
+
+void pair_feed(struct pair *p, int slot, const int32_t *token, int n, const int32_t *node)
+{
+    struct error err;
+    for (struct advance a;;) {
+        assert_ok(verifier_prefill(p->verifier, slot, token, n, &a, &err), err);
+        if (a.n == 0)
+            return;
+        a.node = node;
+        a.sequence = token;
+        a.length = (int)(a.token - token) + a.n;
+        if (p->type->advance != NULL)
+            assert_ok(p->type->advance(p->drafter, &a, 1, &err), err);
+    }
+}

@@ -57,3 +57,5 @@ struct pair *pair_open_on(pair_device *target_on, pair_device *draft_on, const c
 struct pair *pair_open(const char *target, const char *draft, const char *drafter, const char *sampling,
                        const struct rule *rule, int slots, int length);
 void pair_close(struct pair *p);
+// Has target and drafter read the first n tokens of a text, as far as they have not. node: of the advances; NULL: they are a prompt.
+void pair_feed(struct pair *p, int slot, const int32_t *token, int n, const int32_t *node);

@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "tests/support/check.h"
+#include "tests/support/own_draft.h"
 #include "tests/support/pairings.h"
 #include "tests/device/reference_operations.h"
 #include "tests/support/small_model.h"
@@ -33,11 +34,10 @@ static const struct small_model shape = { .vocab = WIDE,
 
 // ---- scalar loops
 
+enum { NORM, Q_PROJ, K_PROJ, V_PROJ, O_PROJ, AFTER, GATE, UP, DOWN, PARTS };
+
 static struct {
-    float *embedding, *head, *last;
-    struct {
-        float *norm, *q, *k, *v, *o, *after, *gate, *up, *down;
-    } layer[LAYERS];
+    float *embedding, *head, *last, *layer[LAYERS][PARTS];
 } weights;
 
 struct row {
@@ -58,30 +58,24 @@ static float *tensor(const char *form, int layer)
 
 static void make_weights(void)
 {
+    static const char *const parts[PARTS] = { "input_layernorm",  "self_attn.q_proj", "self_attn.k_proj",
+                                              "self_attn.v_proj", "self_attn.o_proj", "post_attention_layernorm",
+                                              "mlp.gate_proj",    "mlp.up_proj",      "mlp.down_proj" };
     weights.embedding = tensor("model.embed_tokens.weight", 0);
     weights.head = tensor("lm_head.weight", 0);
     weights.last = tensor("model.norm.weight", 0);
-    for (int l = 0; l < LAYERS; l++) {
-        weights.layer[l].norm = tensor("model.layers.%d.input_layernorm.weight", l);
-        weights.layer[l].q = tensor("model.layers.%d.self_attn.q_proj.weight", l);
-        weights.layer[l].k = tensor("model.layers.%d.self_attn.k_proj.weight", l);
-        weights.layer[l].v = tensor("model.layers.%d.self_attn.v_proj.weight", l);
-        weights.layer[l].o = tensor("model.layers.%d.self_attn.o_proj.weight", l);
-        weights.layer[l].after = tensor("model.layers.%d.post_attention_layernorm.weight", l);
-        weights.layer[l].gate = tensor("model.layers.%d.mlp.gate_proj.weight", l);
-        weights.layer[l].up = tensor("model.layers.%d.mlp.up_proj.weight", l);
-        weights.layer[l].down = tensor("model.layers.%d.mlp.down_proj.weight", l);
+    for (int i = 0; i < LAYERS * PARTS; i++) {
+        char *form = xformat("model.layers.%%d.%s.weight", parts[i % PARTS]);
+        weights.layer[i / PARTS][i % PARTS] = tensor(form, i / PARTS);
+        free(form);
     }
 }
 
 static void free_weights(void)
 {
     free(weights.embedding), free(weights.head), free(weights.last);
-    for (int l = 0; l < LAYERS; l++) {
-        free(weights.layer[l].norm), free(weights.layer[l].q), free(weights.layer[l].k), free(weights.layer[l].v);
-        free(weights.layer[l].o), free(weights.layer[l].after), free(weights.layer[l].gate), free(weights.layer[l].up);
-        free(weights.layer[l].down);
-    }
+    for (int i = 0; i < LAYERS * PARTS; i++)
+        free(weights.layer[i / PARTS][i % PARTS]);
 }
 
 static void times(double *out, const float *w, int m, const double *x, int k)
@@ -142,23 +136,23 @@ static void compute(struct row *all, int at, int32_t token)
     for (int i = 0; i < WIDTH; i++)
         x[i] = (double)weights.embedding[token * WIDTH + i];
     for (int l = 0; l < LAYERS; l++) {
-        norm(h, x, weights.layer[l].norm);
-        times(q, weights.layer[l].q, Q, h, WIDTH);
-        times(r->key[l], weights.layer[l].k, KV, h, WIDTH);
-        times(r->value[l], weights.layer[l].v, KV, h, WIDTH);
+        norm(h, x, weights.layer[l][NORM]);
+        times(q, weights.layer[l][Q_PROJ], Q, h, WIDTH);
+        times(r->key[l], weights.layer[l][K_PROJ], KV, h, WIDTH);
+        times(r->value[l], weights.layer[l][V_PROJ], KV, h, WIDTH);
         rotate(q, HEADS, r->position);
         rotate(r->key[l], KV_HEADS, r->position);
         for (int head = 0; head < HEADS; head++)
             attend(seen, q, all, at, l, head);
-        times(more, weights.layer[l].o, WIDTH, seen, Q);
+        times(more, weights.layer[l][O_PROJ], WIDTH, seen, Q);
         for (int i = 0; i < WIDTH; i++)
             x[i] += more[i];
-        norm(h, x, weights.layer[l].after);
-        times(gate, weights.layer[l].gate, HIDDEN, h, WIDTH);
-        times(up, weights.layer[l].up, HIDDEN, h, WIDTH);
+        norm(h, x, weights.layer[l][AFTER]);
+        times(gate, weights.layer[l][GATE], HIDDEN, h, WIDTH);
+        times(up, weights.layer[l][UP], HIDDEN, h, WIDTH);
         for (int i = 0; i < HIDDEN; i++)
             gate[i] = gate[i] / (1 + exp(-gate[i])) * up[i];
-        times(more, weights.layer[l].down, WIDTH, gate, HIDDEN);
+        times(more, weights.layer[l][DOWN], WIDTH, gate, HIDDEN);
         for (int i = 0; i < WIDTH; i++)
             x[i] += more[i];
     }
@@ -202,9 +196,8 @@ static const struct rule last_child_rule = { .name = "last",
                                              .verify = accept_last_child };
 
 struct tree {
-    struct draft draft;
-    int32_t token[NODES], parent[NODES], path[TEXT + NODES];
-    uint8_t proposal[NODES];
+    struct own_draft own;
+    int32_t path[TEXT + NODES];
 };
 
 // Half of the nodes follow the node before them, the others any earlier node; siblings differ. After 193 tokens the first hundred
@@ -213,14 +206,10 @@ struct tree {
 static void build_tree(struct tree *to, int n, int nodes)
 {
     uint64_t state = (uint64_t)(n * 1000 + nodes);
-    to->draft =
-        (struct draft){ .n = 1, .capacity = NODES, .token = to->token, .parent = to->parent, .proposal = to->proposal };
-    to->token[0] = plain.text[n - 1];
-    to->parent[0] = -1;
-    to->proposal[0] = DETERMINISTIC;
+    own_draft_begin(&to->own, plain.text[n - 1], NODES);
     for (int i = 1; i < nodes; i++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
-        draft_add(&to->draft,
+        draft_add(&to->own.draft,
                   (state >> 40 & 1) || (n == 193 && i < 100) || (n == 192 && i > 64)
                       ? i - 1
                       : (int)((state >> 33) % (uint64_t)i),
@@ -231,9 +220,9 @@ static void build_tree(struct tree *to, int n, int nodes)
 // Computes the rows of the tree after n tokens of the text; replaces the rows of another tree.
 static void compute_tree(const struct tree *t, int n)
 {
-    for (int i = 1; i < t->draft.n; i++) {
-        plain.row[TEXT + i].parent = t->parent[i] == 0 ? n - 1 : TEXT + t->parent[i];
-        compute(plain.row, TEXT + i, t->token[i]);
+    for (int i = 1; i < t->own.draft.n; i++) {
+        plain.row[TEXT + i].parent = t->own.parent[i] == 0 ? n - 1 : TEXT + t->own.parent[i];
+        compute(plain.row, TEXT + i, t->own.token[i]);
     }
 }
 
@@ -246,7 +235,7 @@ static void expect_logits(const float *is, int row, const char *what, int n, int
 
 static struct request request(struct tree *t, int slot, int n, const int32_t *token)
 {
-    return (struct request){ .slot = slot, .n = n, .token = token, .draft = &t->draft, .depth = NODES };
+    return (struct request){ .slot = slot, .n = n, .token = token, .draft = &t->own.draft, .depth = NODES };
 }
 
 struct size {
@@ -278,8 +267,7 @@ static void check_pass(struct verifier *v, struct scored *s, const struct size s
         memcpy(tree[i].path + n, a[i].token, (size_t)a[i].n * sizeof(int32_t));
         plain.row[TEXT + NODES].parent = last == 0 ? n - 1 : TEXT + last;
         compute(plain.row, TEXT + NODES, 7);
-        tree[i].draft.n = 1;
-        tree[i].token[0] = 7;
+        own_draft_begin(&tree[i].own, 7, NODES);
         struct request next = request(&tree[i], i, next_n, tree[i].path);
         struct advance after;
         assert_true(verifier_score(v, &next, 1, &err) && verifier_accept(v, &next, 1, &after, &err));

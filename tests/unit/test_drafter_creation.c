@@ -13,6 +13,7 @@
 #include "kernels/backend.h"
 #include "models/tokenizers/tokenizer.h"
 #include "tests/support/check.h"
+#include "tests/support/own_draft.h"
 #include "tests/support/lone_drafter.h"
 #include "tests/support/file_write.h"
 #include "tests/support/pairings.h"
@@ -217,12 +218,10 @@ static void an_environment_lives_as_long_as_its_drafter(void **unused)
     memset(folder, 'x', strlen(folder));
     free(env);
     free(folder);
-    int32_t token[2] = { 1 }, parent[2] = { -1 };
-    uint8_t proposal[2] = { DETERMINISTIC };
-    struct draft draft = { .n = 1, .capacity = 2, .token = token, .parent = parent, .proposal = proposal };
-    struct request r = { .draft = &draft, .depth = 1 };
+    struct own_draft own;
+    struct request r = { .draft = own_draft_begin(&own, 1, 2), .depth = 1 };
     assert_true(d->type->propose(d, &r, 1, &err));
-    assert_true(draft.n == 2 && token[1] == last);
+    assert_true(own.draft.n == 2 && own.token[1] == last);
     drafter_destroy(d);
 }
 
@@ -300,28 +299,26 @@ static void expect_refusal(const char *line, const char *path, const struct draf
         fail_msg("%s: \"%s\", expected \"%s\"", line, d != NULL ? "" : err.text, message);
 }
 
-static void missing_weights_are_an_error(void **unused)
-{
-    const struct drafter_env env = usual_env();
-    expect_refusal("small:model=%s", "/nowhere/draft", &env, "/nowhere/draft");
-    expect_refusal("medusa:weights=%s", "/nowhere/heads", &env, "/nowhere/heads");
-    expect_refusal("eagle:weights=%s", "/nowhere/heads", &env, "/nowhere/heads");
-    expect_refusal("eagle3:weights=%s", "/nowhere/heads", &env, "/nowhere/heads");
-}
-
 // Heads read the target's hidden states in its device's memory. A draft model needs none.
-static void a_head_must_be_on_the_targets_device(void **unused)
+static void weights_must_exist_and_heads_be_on_the_targets_device(void **unused)
 {
+    static const char *const heads[] = { "medusa", "eagle", "eagle3" };
     struct error err;
     struct drafter_env env = usual_env();
+    expect_refusal("small:model=%s", "/nowhere/draft", &env, "/nowhere/draft");
     env.backend = backend_cpu(1, &err);
     assert_non_null(env.backend);
-    expect_refusal("medusa:weights=%s.medusa,tokens=3", pair_draft, &env,
-                   "drafter medusa: its heads read the target's states, and must be on the target's device");
-    expect_refusal("eagle:weights=%s.eagle", pair_draft, &env,
-                   "drafter eagle: its head reads the target's states, and must be on the target's device");
-    expect_refusal("eagle3:weights=%s.eagle3", pair_draft, &env,
-                   "drafter eagle3: its head reads the target's states, and must be on the target's device");
+    for (int i = 0; i < 3; i++) {
+        char *line = xformat("%s:weights=%%s", heads[i]), *made = xformat("%s.%s", line, heads[i]),
+             *named = xformat("drafter %s: its head", heads[i]);
+        const struct drafter_env usual = usual_env();
+        expect_refusal(line, "/nowhere/heads", &usual, "/nowhere/heads");
+        expect_refusal(made, pair_draft, &env, named);
+        expect_refusal(made, pair_draft, &env, "must be on the target's device");
+        free(line);
+        free(made);
+        free(named);
+    }
     struct drafter *d = create("small:model=%s", pair_draft, &env, &err);
     assert_non_null(d);
     drafter_destroy(d);
@@ -349,10 +346,7 @@ static void a_draft_model_must_fit_the_target(void **unused)
     drafter_destroy(d);
     other.vocab -= 8;
     small_write_gguf(path, &other);
-    expect_refusal(
-        "small:model=%s", path, &env,
-        "other.gguf has another vocabulary than the target: without a tokenizer, vocabularies must have the same "
-        "size; the target has 288 ids, the draft model 280");
+    expect_refusal("small:model=%s", path, &env, "the target has 288 ids, the draft model 280");
     free(path);
     // A tokenizer that cannot be read is not one that is missing.
     env = usual_env();
@@ -424,8 +418,7 @@ int main(void)
         cmocka_unit_test(an_environment_lives_as_long_as_its_drafter),
         cmocka_unit_test(a_failed_allocation_is_an_error_and_everything_is_released),
         cmocka_unit_test(top_k_is_no_larger_than_needed),
-        cmocka_unit_test(missing_weights_are_an_error),
-        cmocka_unit_test(a_head_must_be_on_the_targets_device),
+        cmocka_unit_test(weights_must_exist_and_heads_be_on_the_targets_device),
         cmocka_unit_test(a_draft_model_must_fit_the_target),
         cmocka_unit_test(options_of_a_lookup_must_be_consistent),
         cmocka_unit_test(defaults_are_resolved_and_trees_written_out),

@@ -17,20 +17,13 @@
 #include "engine/plugin.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
+#include "tests/support/own_draft.h"
 #include "tests/support/numbers.h"
 #include "tests/support/pairings.h"
 #include "tests/exact/recording_rng.h"
 #include "verifier/rules/rule.h"
 
 enum { LENGTH = 400, SLOTS = 2 };
-
-static uint64_t state;
-
-static int below(int n)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (int)((state >> 33) % (uint64_t)n);
-}
 
 // A rule for this test: acceptance and the next token are random, from the test's own source.
 static void accept_at_random(const struct rule *rule, const struct draft *d, struct rows *p, const void *options,
@@ -58,44 +51,19 @@ struct text_state {
     struct philox rng;
     int32_t token[LENGTH + MAX_NODES];
     int n, prompt; // prompt: the first of these n tokens
-    struct draft draft;
-    int32_t node_token[MAX_NODES], node_parent[MAX_NODES];
-    uint8_t node_proposal[MAX_NODES];
+    struct own_draft own;
 };
 
 static struct request request(struct text_state *t, int slot, int capacity, int depth)
 {
     t->rng.rng.root = t->n - 1;
-    t->draft = (struct draft){
-        .n = 1, .capacity = capacity, .token = t->node_token, .parent = t->node_parent, .proposal = t->node_proposal
-    };
-    t->node_token[0] = t->token[t->n - 1];
-    t->node_parent[0] = -1;
-    t->node_proposal[0] = DETERMINISTIC;
     return (struct request){ .slot = slot,
                              .n = t->n,
                              .prompt = t->prompt,
                              .token = t->token,
                              .rng = &t->rng.rng,
-                             .draft = &t->draft,
+                             .draft = own_draft_begin(&t->own, t->token[t->n - 1], capacity),
                              .depth = depth };
-}
-
-// Feeds the first n tokens of a text. node: of the advance; NULL: they are a prompt.
-static void feed(struct pair *p, int slot, const struct text_state *t, int n, const int32_t *node)
-{
-    struct error err;
-    struct advance a;
-    for (;;) {
-        assert_true(verifier_prefill(p->verifier, slot, t->token, n, &a, &err));
-        if (a.n == 0)
-            return;
-        a.node = node;
-        a.sequence = t->token;
-        a.length = (int)(a.token - t->token) + a.n;
-        if (p->type->advance != NULL)
-            assert_true(p->type->advance(p->drafter, &a, 1, &err));
-    }
 }
 
 static void check_shape(const struct pair *p, const char *name, const struct draft *d, int capacity, int depth)
@@ -198,7 +166,7 @@ static void drive(const char *name, const char *sampling, int shortest, int roun
     for (int round = 0; round < rounds; round++) { // from the second round on in slots that were used before
         for (int s = 0; s < SLOTS; s++) {
             t[s] = random_text((uint64_t)(10 * round + s), shortest > 0 ? shortest + s : 3 + below(40), vocab);
-            feed(driven, s, &t[s], t[s].n, NULL);
+            pair_feed(driven, s, t[s].token, t[s].n, NULL);
         }
         for (int step = 0; step < steps; step++) {
             struct request r[SLOTS], f[SLOTS];
@@ -215,7 +183,7 @@ static void drive(const char *name, const char *sampling, int shortest, int roun
                 again[s] = t[s];
                 r[s] = request(&t[s], s, capacity, depth);
                 f[s] = request(&again[s], s, capacity, depth);
-                feed(fresh, s, &again[s], again[s].n, NULL);
+                pair_feed(fresh, s, again[s].token, again[s].n, NULL);
             }
             struct proposal_error wrong = propose_recorded(driven->type, driven->drafter, r, SLOTS);
             if (!(drafter_makes(driven->type, driven->options) & (TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT)))
@@ -225,9 +193,9 @@ static void drive(const char *name, const char *sampling, int shortest, int roun
                 fail_msg("%s, %s: %s", name, sampling, why);
             assert_true(fresh->type->propose(fresh->drafter, f, SLOTS, &err));
             for (int s = 0; s < SLOTS; s++) {
-                check_shape(driven, name, &t[s].draft, capacity, depth);
+                check_shape(driven, name, &t[s].own.draft, capacity, depth);
                 if (drafter_remembers(driven->type, driven->options) == DRAFTS_OF_TEXT)
-                    same_draft(name, step, &t[s].draft, &again[s].draft);
+                    same_draft(name, step, &t[s].own.draft, &again[s].own.draft);
                 verifier_forget(fresh->verifier, s);
                 if (fresh->type->forget != NULL)
                     fresh->type->forget(fresh->drafter, s);
@@ -358,20 +326,19 @@ static void ngram_follows_the_most_recent_of_the_longest_matches(void **unused)
         o.shortest = 1 + below(o.longest);
         struct drafter_env env = { .slots = 1, .length = 64, .used_vocab = 4 };
         struct drafter *d = drafter_create(drafter_named("ngram"), &env, &o, &err);
-        int32_t token[40], draft_token[8] = { 0 }, parent[8] = { -1 };
-        uint8_t proposal[8] = { 0 };
+        int32_t token[40];
+        struct own_draft own;
         int n = 1 + below(40), from = -1;
         for (int i = 0; i < n; i++)
             token[i] = below(2 + t % 3);
-        struct draft draft = { .n = 1, .capacity = 7, .token = draft_token, .parent = parent, .proposal = proposal };
-        struct request r = { .n = n, .token = token, .draft = &draft, .depth = 6 };
+        struct request r = { .n = n, .token = token, .draft = own_draft_begin(&own, token[n - 1], 7), .depth = 6 };
         assert_true(drafter_named("ngram")->propose(d, &r, 1, &err));
         for (int m = o.longest; m >= o.shortest && from < 0; m--)
             from = ends_before(token, n, m);
         int draft_tokens = from < 0 ? 0 : n - from < 6 ? n - from : 6;
-        assert_int_equal(draft.n, 1 + draft_tokens);
+        assert_int_equal(own.draft.n, 1 + draft_tokens);
         for (int i = 0; i < draft_tokens; i++)
-            assert_int_equal(draft_token[1 + i], token[from + i]);
+            assert_int_equal(own.token[1 + i], token[from + i]);
         drafter_destroy(d);
     }
 }

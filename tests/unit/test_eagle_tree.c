@@ -13,6 +13,7 @@
 #include "drafters/trees/tree_builder.h"
 #include "verifier/exact/instance.h"
 #include "tests/support/check.h"
+#include "tests/support/own_draft.h"
 #include "tests/support/file_write.h"
 #include "tests/support/numbers.h"
 
@@ -84,9 +85,7 @@ static struct ranked ranked_at_depth(uint64_t seed, const struct tree_builder *g
 struct bench {
     struct tree_shape shape;
     struct tree_builder tree_builder;
-    struct draft draft;
-    int32_t token[MAX_NODES], parent[MAX_NODES];
-    uint8_t proposal[MAX_NODES];
+    struct own_draft own;
 };
 
 static void draft(struct bench *b, const struct tree_options *o, uint64_t seed,
@@ -96,12 +95,9 @@ static void draft(struct bench *b, const struct tree_options *o, uint64_t seed,
     const int32_t root = 0;
     assert_ok(tree_shape(&b->shape, o, "test", NULL, &err), err);
     builder_create(&b->tree_builder, &b->shape, VOCAB);
-    b->draft = (struct draft){
-        .n = 1, .capacity = MAX_NODES, .token = b->token, .parent = b->parent, .proposal = b->proposal
+    const struct request r = {
+        .n = 1, .token = &root, .draft = own_draft_begin(&b->own, root, MAX_NODES), .depth = MAX_DEPTH
     };
-    b->token[0] = root;
-    b->parent[0] = -1;
-    const struct request r = { .n = 1, .token = &root, .draft = &b->draft, .depth = MAX_DEPTH };
     builder_begin(&b->tree_builder, &r);
     for (bool more = b->tree_builder.n_frontier > 0; more; more = builder_next_level(&b->tree_builder, &r))
         for (int f = 0; f < b->tree_builder.n_frontier; f++) {
@@ -109,7 +105,7 @@ static void draft(struct bench *b, const struct tree_options *o, uint64_t seed,
             const struct ranked row = rows(seed, &b->tree_builder, c);
             builder_add_top_k(&b->tree_builder, c, row.token, row.log_p, builder_top_k(&b->tree_builder, c), VOCAB);
         }
-    builder_finish(&b->tree_builder, &b->draft);
+    builder_finish(&b->tree_builder, &b->own.draft);
 }
 
 static double score_of(const struct tree_builder *g, int node)
@@ -137,12 +133,12 @@ static double check_case(const struct json *j)
     double worst = 0;
     draft(&b, &o, (uint64_t)seed, ranked_after_candidate);
     assert_int_equal(json_count(tokens), n - 1);
-    assert_int_equal(b.draft.n, n);
+    assert_int_equal(b.own.draft.n, n);
     for (int node = 1; node < n; node++) {
         const double score = json_number(json_at(scores, (size_t)node - 1)), ours = score_of(&b.tree_builder, node);
-        if (b.token[node] != at(tokens, node - 1) || b.parent[node] != at(parents, node - 1))
+        if (b.own.token[node] != at(tokens, node - 1) || b.own.parent[node] != at(parents, node - 1))
             fail_msg("case %d: node %d is token %d below %d (%.7f), expected %d below %d (%.7f)", seed, node,
-                     b.token[node], b.parent[node], ours, at(tokens, node - 1), at(parents, node - 1), score);
+                     b.own.token[node], b.own.parent[node], ours, at(tokens, node - 1), at(parents, node - 1), score);
         worst = worse(worst, fabs(ours - score));
     }
     builder_destroy(&b.tree_builder);
@@ -206,17 +202,17 @@ static void check_fixed(const char *name, const struct json *tree)
     for (int seed = 0; seed < 20; seed++) {
         const struct json *candidates = json_at(inputs, (size_t)seed);
         draft(&b, &o, (uint64_t)seed, ranked_at_depth);
-        assert_int_equal(b.draft.n, json_count(candidates));
-        assert_int_equal(leaves(&b.draft), json_count(nodes));
+        assert_int_equal(b.own.draft.n, json_count(candidates));
+        assert_int_equal(leaves(&b.own.draft), json_count(nodes));
         for (size_t i = 0; i < json_count(nodes); i++) {
             const struct json *leaf = json_at(nodes, i);
-            const int n = walk(&b.draft, leaf, candidates);
+            const int n = walk(&b.own.draft, leaf, candidates);
             if (n != (int)json_count(leaf))
                 fail_msg("%s, input %d: our draft has nodes of path %zu up to %d of %zu", name, seed, i, n,
                          json_count(leaf));
         }
-        for (int node = 1; node < b.draft.n; node++) // in the same order
-            assert_int_equal(b.token[node], at(candidates, node));
+        for (int node = 1; node < b.own.draft.n; node++) // in the same order
+            assert_int_equal(b.own.token[node], at(candidates, node));
         builder_destroy(&b.tree_builder);
     }
     free(text);

@@ -11,6 +11,7 @@
 #include "models/tokenizers/tokenizer.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
+#include "tests/support/own_draft.h"
 #include "tests/support/pairings.h"
 #include "tests/support/small_model.h"
 #include "verifier/rules/rule.h"
@@ -64,25 +65,9 @@ static double confidence_of(const float *row, int width, int used_vocab)
     return best;
 }
 
-static void prefill(struct pair *p, const int32_t *token, int n)
-{
-    struct error err;
-    struct advance a;
-    for (;;) {
-        assert_true(verifier_prefill(p->verifier, 0, token, n, &a, &err));
-        if (a.n == 0)
-            return;
-        a.sequence = token;
-        a.length = (int)(a.token - token) + a.n;
-        assert_true(p->type->advance(p->drafter, &a, 1, &err));
-    }
-}
-
 struct one_request {
     struct philox rng;
-    struct draft draft;
-    int32_t token[MAX_NODES], parent[MAX_NODES];
-    uint8_t proposal[MAX_NODES];
+    struct own_draft own;
 };
 
 static struct request make_request(struct one_request *a, const struct pair *p, const int32_t *text, int n,
@@ -90,14 +75,10 @@ static struct request make_request(struct one_request *a, const struct pair *p, 
 {
     a->rng = philox_source(7, 0);
     a->rng.rng.root = n - 1;
-    a->draft = (struct draft){
-        .n = 1, .capacity = p->drafter->nodes, .token = a->token, .parent = a->parent, .proposal = a->proposal
-    };
-    a->token[0] = text[n - 1], a->parent[0] = -1, a->proposal[0] = DETERMINISTIC;
     return (struct request){ .n = n,
                              .token = text,
                              .rng = &a->rng.rng,
-                             .draft = &a->draft,
+                             .draft = own_draft_begin(&a->own, text[n - 1], p->drafter->nodes),
                              .depth = forced != NULL ? forced->n : DEPTH,
                              .forced = forced };
 }
@@ -125,7 +106,7 @@ static void check_ranks(const char *drafter, pair_device *apart, int *ties, int 
                 text[PROMPT + i] -= text[PROMPT + i] % 3; // ids that every drafter has
             rank[i] = RANK_NOT_REQUESTED;
         }
-        prefill(p, text, PROMPT);
+        pair_feed(p, 0, text, PROMPT, NULL);
         float confidence[DEPTH];
         const struct forced forced = {
             .n = DEPTH, .token = text + PROMPT, .rank = rank, .confidence = round % 3 > 0 ? confidence : NULL
@@ -137,7 +118,7 @@ static void check_ranks(const char *drafter, pair_device *apart, int *ties, int 
         seen.n = 0;
         const bool ok = p->type->propose(p->drafter, &r, 1, &err);
         seen.of->download = seen.real.download;
-        assert_true(ok && seen.n > 0 && a.draft.n == 1 + seen.n);
+        assert_true(ok && seen.n > 0 && a.own.draft.n == 1 + seen.n);
         for (int d = 0; d < DEPTH; d++) {
             const int expected = d < seen.n ? rank_of(seen.row[d], seen.width[d], text[PROMPT + d], used_vocab, ties)
                                             : RANK_NOT_REQUESTED;
@@ -145,7 +126,7 @@ static void check_ranks(const char *drafter, pair_device *apart, int *ties, int 
                 fail_msg("%s: token %d at depth %d has rank %d, expected %d", drafter, text[PROMPT + d], d, rank[d],
                          expected);
             if (d < seen.n)
-                assert_int_equal(a.draft.token[1 + d], text[PROMPT + d]);
+                assert_int_equal(a.own.token[1 + d], text[PROMPT + d]);
             if (d < seen.n && round % 3 > 0)
                 assert_true(fabs((double)confidence[d] - confidence_of(seen.row[d], seen.width[d], used_vocab)) < 1e-6);
             *foreign_tokens += expected == WIDE;
@@ -191,7 +172,7 @@ static void a_device_that_fails_fails_the_proposal(void **unused)
             pair_open(pair_target, pair_draft, drafter, "{temperature: 1}", rule_named("rejection"), 1, LENGTH);
         for (int k = 0; k < PROMPT; k++)
             text[k] = 5 * k + 3;
-        prefill(p, text, PROMPT);
+        pair_feed(p, 0, text, PROMPT, NULL);
         struct request r = make_request(&a, p, text, PROMPT, NULL);
         const struct backend real = *p->backend;
         p->backend->sync = sync_fails;

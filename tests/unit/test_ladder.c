@@ -12,20 +12,14 @@
 #include "kernels/backend.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
+#include "tests/support/numbers.h"
+#include "tests/support/own_draft.h"
 #include "tests/support/decode_prompts.h"
 #include "tests/support/pairings.h"
 #include "tests/support/small_model.h"
 #include "verifier/rules/rule.h"
 
 enum { LENGTH = 128, LIMIT = 40, SLOTS = 2, TEXT = 40, NODES = 16 };
-
-static uint64_t state = 1;
-
-static int below(int n)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (int)((state >> 33) % (uint64_t)n);
-}
 
 // ---- ladders of which one part drafts everything
 
@@ -86,24 +80,19 @@ static void a_ladder_of_which_one_part_drafts_equals_that_part(void **unused)
 // ---- which part is taken
 
 struct text_request {
-    int32_t token[TEXT], draft_token[NODES], parent[NODES];
-    uint8_t proposal[NODES];
-    struct draft draft;
+    int32_t token[TEXT];
+    struct own_draft own;
     struct philox rng;
     int n, depth;
 };
 
 static struct request begin(struct text_request *t, int slot)
 {
-    t->draft = (struct draft){
-        .n = 1, .capacity = NODES, .token = t->draft_token, .parent = t->parent, .proposal = t->proposal
-    };
-    t->draft_token[0] = t->token[t->n - 1];
-    t->parent[0] = -1;
+    own_draft_begin(&t->own, t->token[t->n - 1], NODES);
     t->rng = philox_source(1, (uint64_t)slot);
     t->rng.rng.root = t->n - 1;
     return (struct request){
-        .slot = slot, .n = t->n, .token = t->token, .rng = &t->rng.rng, .draft = &t->draft, .depth = t->depth
+        .slot = slot, .n = t->n, .token = t->token, .rng = &t->rng.rng, .draft = &t->own.draft, .depth = t->depth
     };
 }
 
@@ -152,15 +141,15 @@ static void of_each_request_the_first_part_with_enough_draft_tokens_is_taken(voi
                 struct request one = begin(&own[s], 0);
                 assert_true(alone->type->propose(alone, &one, 1, &err));
                 drafter_destroy(alone);
-                if (own[s].draft.n - 1 >= at_least[by[s]])
+                if (own[s].own.draft.n - 1 >= at_least[by[s]])
                     break;
             }
             taken[by[s]]++;
             if (by[s] == 3)
-                own[s].draft.n = 1;
-            assert_int_equal(t[s].draft.n, own[s].draft.n);
-            assert_memory_equal(t[s].draft_token, own[s].draft_token, (size_t)own[s].draft.n * sizeof(int32_t));
-            assert_memory_equal(t[s].parent, own[s].parent, (size_t)own[s].draft.n * sizeof(int32_t));
+                own[s].own.draft.n = 1;
+            assert_int_equal(t[s].own.draft.n, own[s].own.draft.n);
+            assert_memory_equal(t[s].own.token, own[s].own.token, (size_t)own[s].own.draft.n * sizeof(int32_t));
+            assert_memory_equal(t[s].own.parent, own[s].own.parent, (size_t)own[s].own.draft.n * sizeof(int32_t));
         }
         mixed += by[0] != by[1];
     }
@@ -195,23 +184,19 @@ static void a_part_that_is_not_reached_makes_no_pass(void **unused)
         const bool repeats = k % 2 != 0;
         static struct text_request t;
         struct error err;
-        struct advance a;
         struct pair *p =
             pair_open(pair_target, pair_draft, ladders[k / 2], "{temperature: 0}", rule_named("rejection"), 1, LENGTH);
         t.n = 12;
         t.depth = 5;
         for (int i = 0; i < t.n; i++)
             t.token[i] = repeats ? 10 + i % 4 : 10 + i;
-        assert_true(verifier_prefill(p->verifier, 0, t.token, t.n, &a, &err));
-        a.sequence = t.token;
-        a.length = t.n;
-        assert_true(p->type->advance(p->drafter, &a, 1, &err));
+        pair_feed(p, 0, t.token, t.n, NULL);
         attend = p->backend->attend;
         p->backend->attend = counted;
         passes = 0;
         struct request r = begin(&t, 0);
         assert_true(p->type->propose(p->drafter, &r, 1, &err));
-        assert_true(t.draft.n > 1);
+        assert_true(t.own.draft.n > 1);
         assert_int_equal(passes > 0, !repeats);
         p->backend->attend = attend;
         pair_close(p);
@@ -254,46 +239,39 @@ static struct error refusal(const char *drafter, const char *rule)
 
 static void mistakes_are_named_with_their_place_before_anything_is_opened(void **unused)
 {
-    static const char known[] =
-        "(known: none, ngram, small, medusa, eagle, eagle3, suffix, rest, recycling, lookahead, early_exit, layer_skip, oracle, blockwise)";
     static const struct {
-        const char *drafter, *message;
+        const char *drafter, *place, *found; // found: words of the sentence
     } cases[] = {
-        { "{kind: ladder}", "drafter ladder needs \"of\" (" },
-        { "{kind: ladder, of: ngram}", "a.yaml:2:22: drafter ladder: of: expected a list of drafters, as in [ngram, " },
-        { "{kind: ladder, of: []}", "a.yaml:2:22: drafter ladder: of: expected a list of drafters, as in [ngram, " },
-        { "{kind: ladder, of: {kind: ngram}}", "a.yaml:2:22: drafter ladder: of: expected a list of drafters, as in " },
-        { "{kind: ladder, of: [ngrams]}", "a.yaml:2:23: drafter ladder: of: unknown drafter \"ngrams\" %s" },
-        { "{kind: ladder, of: [{longest: 3}]}",
-          "a.yaml:2:23: drafter ladder: of: expected a kind, as in {kind: ngram}" },
-        { "{kind: ladder, of: [[ngram]]}", "a.yaml:2:23: drafter ladder: of: expected a kind, as in {kind: ngram}" },
-        { "{kind: ladder, of: [ngram, {kind: ladder, of: [ngram]}]}",
-          "a.yaml:2:37: drafter ladder: of: a ladder cannot be part of another; list its drafters here %s" },
-        { "{kind: ladder, of: [{kind: ngram, lenght: 3}]}",
-          "a.yaml:2:37: drafter ladder: of: drafter ngram has no option \"lenght\" (it has: longest, shortest, tokens)" },
-        { "{kind: ladder, of: [{kind: ngram, tokens: 300}]}",
-          "drafter ladder: of: drafter ngram: tokens: expected an integer from 1 to 256, found 300" },
-        { "{kind: ladder, of: [ngram, small]}", "drafter ladder: of: drafter small needs \"model\" (" },
+        { "{kind: ladder}", "a.yaml:2:3: drafter ladder ", "\"of\"" },
+        { "{kind: ladder, of: ngram}", "a.yaml:2:22: drafter ladder: of: ", "expected a list" },
+        { "{kind: ladder, of: []}", "a.yaml:2:22: drafter ladder: of: ", "expected a list" },
+        { "{kind: ladder, of: {kind: ngram}}", "a.yaml:2:22: drafter ladder: of: ", "expected a list" },
+        { "{kind: ladder, of: [ngrams]}", "a.yaml:2:23: drafter ladder: of: ", "\"ngrams\" (known: none, ngram, " },
+        { "{kind: ladder, of: [{longest: 3}]}", "a.yaml:2:23: drafter ladder: of: ", "expected a kind" },
+        { "{kind: ladder, of: [[ngram]]}", "a.yaml:2:23: drafter ladder: of: ", "expected a kind" },
+        { "{kind: ladder, of: [ngram, {kind: ladder, of: [ngram]}]}", "a.yaml:2:37: drafter ladder: of: ", "a ladder" },
+        { "{kind: ladder, of: [{kind: ngram, lenght: 3}]}", "a.yaml:2:37: drafter ladder: of: drafter ngram ",
+          "\"lenght\"" },
+        { "{kind: ladder, of: [{kind: ngram, tokens: 300}]}", "drafter ladder: of: drafter ngram: tokens: ", "300" },
+        { "{kind: ladder, of: [ngram, small]}", "drafter ladder: of: drafter small ", "\"model\"" },
         { "{kind: ladder, of: [{kind: ngram, at_least: 0}]}",
-          "a.yaml:2:47: drafter ladder: of: at_least: expected an integer from 1 to 511, found 0" },
+          "a.yaml:2:47: drafter ladder: of: at_least: ", "found 0" },
         { "{kind: ladder, of: [{kind: ngram, at_least: many}]}",
-          "a.yaml:2:47: drafter ladder: of: at_least: expected an integer, found \"many\"" },
+          "a.yaml:2:47: drafter ladder: of: at_least: ", "\"many\"" },
         { "{kind: ladder, of: [{kind: small, model: x, at_least: 2}]}",
-          "a.yaml:2:57: drafter ladder: of: drafter small samples its draft tokens, so its at_least must be 1, found 2" },
+          "a.yaml:2:57: drafter ladder: of: drafter small ", "found 2" },
         { "{kind: ladder, of: [ngram, ngram, ngram, ngram, ngram, ngram, ngram, ngram, ngram]}",
-          "a.yaml:2:22: drafter ladder: of: expected at most 8 drafters, found 9" },
-        { "{kind: ladder, at_least: 2, of: [ngram]}",
-          "a.yaml:2:18: drafter ladder has no option \"at_least\" (it has: of)" },
-        { "{kind: ladder, of: [{kind: ngram, at_least: 2}, {kind: small, model: x, pick: greedy, at_least: 3}]}", "" },
+          "a.yaml:2:22: ", "found 9" },
+        { "{kind: ladder, at_least: 2, of: [ngram]}", "a.yaml:2:18: drafter ladder ", "\"at_least\"" },
+        { "{kind: ladder, of: [{kind: ngram, at_least: 2}, {kind: small, model: x, pick: greedy, at_least: 3}]}", "",
+          "" },
     };
     for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++) {
         const struct error err = refusal(cases[c].drafter, "rejection");
-        char *expected = strstr(cases[c].message, "%s") == NULL
-                             ? xstrdup(cases[c].message)
-                             : xformat("%.*s%s", (int)strlen(cases[c].message) - 2, cases[c].message, known);
-        if (*expected == '\0' ? err.text[0] != '\0' : strstr(err.text, expected) == NULL)
-            fail_msg("%s\n  found    %s\n  expected %s", cases[c].drafter, err.text, expected);
-        free(expected);
+        if ((err.text[0] == '\0') != (cases[c].place[0] == '\0') || strstr(err.text, cases[c].place) == NULL ||
+            strstr(err.text, cases[c].found) == NULL)
+            fail_msg("%s\n  found    %s\n  expected %s .. %s", cases[c].drafter, err.text, cases[c].place,
+                     cases[c].found);
     }
 }
 
@@ -356,19 +334,16 @@ static void a_threshold_that_no_draft_reaches_is_refused(void **unused)
 {
     static const struct drafter_env env = { .slots = 1, .length = 64, .used_vocab = 4 };
     static const char *const cases[][2] = {
-        { "[{kind: ngram, tokens: 3, at_least: 4}]",
-          "drafter ladder: of: drafter ngram makes drafts of at most 3 draft tokens, fewer than its at_least (4)" },
-        { "[none, ngram]",
-          "drafter ladder: of: drafter none makes drafts of at most 0 draft tokens, fewer than its at_least (1)" },
-        { "[{kind: ngram, longest: 2, shortest: 3}]",
-          "drafter ladder: of: drafter ngram: shortest (3) is more than longest (2)" },
+        { "[{kind: ngram, tokens: 3, at_least: 4}]", "drafter ngram makes drafts of at most 3 " },
+        { "[none, ngram]", "drafter none makes drafts of at most 0 " },
+        { "[{kind: ngram, longest: 2, shortest: 3}]", "drafter ngram: shortest (3) " },
     };
     for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++) {
         struct error err = { "" };
         struct settings *of = yaml_parse(cases[c][0], strlen(cases[c][0]), "of", &err);
         assert_non_null(of);
         assert_null(drafter_create(drafter_named("ladder"), &env, &of, &err));
-        assert_string_equal(err.text, cases[c][1]);
+        assert_non_null(strstr(err.text, cases[c][1]));
         settings_free(of);
     }
 }

@@ -163,19 +163,10 @@ static void check_kind(int kind)
     speclab_target_close(t);
 }
 
-static void an_eagle3_head_reads_the_features(void **state)
+static void states_are_those_that_heads_read(void **state)
 {
-    check_kind(0);
-}
-
-static void an_eagle_head_reads_the_features(void **state)
-{
-    check_kind(1);
-}
-
-static void medusa_heads_read_the_features(void **state)
-{
-    check_kind(2);
+    for (int kind = 0; kind < 3; kind++)
+        check_kind(kind);
 }
 
 // ---- against passes of one token
@@ -327,9 +318,7 @@ static void weights_are_those_of_the_targets_operations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_eagle3_head_reads_the_features),
-        cmocka_unit_test(an_eagle_head_reads_the_features),
-        cmocka_unit_test(medusa_heads_read_the_features),
+        cmocka_unit_test(states_are_those_that_heads_read),
         cmocka_unit_test(logits_and_probabilities_are_those_of_passes_of_one_token),
         cmocka_unit_test(what_cannot_be_read_is_an_error),
         cmocka_unit_test(weights_are_those_of_the_targets_operations),

@@ -13,6 +13,7 @@
 #include "sampling/dist.h"
 #include "sampling/outcomes.h"
 #include "tests/support/check.h"
+#include "tests/support/own_draft.h"
 #include "verifier/rules/rule.h"
 
 // texts of up to 4 tokens; text t followed by token x is t * VOCAB + 1 + x
@@ -136,20 +137,16 @@ static void continue_text(const struct table_instance *w, int text, int length, 
 }
 
 struct bench {
-    struct draft draft;
-    int32_t token[MAX_NODES], parent[MAX_NODES];
-    uint8_t proposal[MAX_NODES];
+    struct own_draft own;
     int32_t root;
 };
 
 static struct request request(struct bench *b, struct rng *rng, int capacity, int depth)
 {
-    b->draft =
-        (struct draft){ .n = 1, .capacity = capacity, .token = b->token, .parent = b->parent, .proposal = b->proposal };
-    b->token[0] = b->root = 1;
-    b->parent[0] = -1;
-    b->proposal[0] = DETERMINISTIC;
-    return (struct request){ .slot = 0, .n = 1, .token = &b->root, .rng = rng, .draft = &b->draft, .depth = depth };
+    b->root = 1;
+    return (struct request){
+        .n = 1, .token = &b->root, .rng = rng, .draft = own_draft_begin(&b->own, 1, capacity), .depth = depth
+    };
 }
 
 // Total variation distance between the output distribution and the target's. Also checks that no address is used twice.
@@ -172,8 +169,8 @@ static double distance_of(const struct tree_options *o, const char *rule_name, i
     while (outcomes_next(&out)) {
         struct request r = request(&b, &out.rng, capacity, depth);
         build_draft(&g, &r, &w);
-        assert_true(b.draft.n <= capacity && draft_max_depth(&b.draft) <= depth);
-        rule->verify(rule, &b.draft, &w.p, NULL, &out.rng, &j);
+        assert_true(b.own.draft.n <= capacity && draft_max_depth(&b.own.draft) <= depth);
+        rule->verify(rule, &b.own.draft, &w.p, NULL, &out.rng, &j);
         int text = 0;
         for (int i = 0; i < j.n; i++)
             text = text * VOCAB + 1 + j.token[i];
@@ -299,10 +296,10 @@ static void siblings_repeat_with_replacement_and_run_out_without(void **unused)
             struct request r = request(&b, &out.rng, MAX_NODES, DEPTH);
             build_draft(&g, &r, &w);
             all += outcomes_probability(&out);
-            assert_int_equal(b.draft.n, distinct ? 3 : 4);
-            for (int c = 1; c < b.draft.n; c++)
-                assert_int_equal(b.proposal[c], distinct ? SAMPLED_WITHOUT_REPLACEMENT : SAMPLED);
-            repeated += b.token[1] == b.token[2];
+            assert_int_equal(b.own.draft.n, distinct ? 3 : 4);
+            for (int c = 1; c < b.own.draft.n; c++)
+                assert_int_equal(b.own.proposal[c], distinct ? SAMPLED_WITHOUT_REPLACEMENT : SAMPLED);
+            repeated += b.own.token[1] == b.own.token[2];
         }
         assert_true(fabs(all - 1) < 1e-12);
         assert_int_equal(repeated, distinct ? 0 : 4);

@@ -11,6 +11,7 @@
 #include "models/kv_cache.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
+#include "tests/support/own_draft.h"
 #include "tests/support/pairings.h"
 #include "tests/support/small_model.h"
 #include "verifier/target_cache.h"
@@ -141,8 +142,8 @@ static void a_draft_of_an_impossible_size_is_fetched_as_its_root(void **state)
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         const int32_t tokens[NODES] = { 4, 5, 6 }, parents[NODES] = { -1, 0, 1 };
         const uint8_t proposals[NODES] = { DETERMINISTIC, SAMPLED };
-        int32_t token[NODES], parent[NODES], tag[NODES];
-        uint8_t proposal[NODES];
+        int32_t tag[NODES];
+        struct own_draft own;
         const struct device_draft on_device = { .max_nodes = NODES,
                                                 .n = &sizes[i][0],
                                                 .token = tokens,
@@ -150,15 +151,14 @@ static void a_draft_of_an_impossible_size_is_fetched_as_its_root(void **state)
                                                 .proposal = proposals,
                                                 .tag = tokens,
                                                 .tag_on_host = tag };
-        struct draft d = {
-            .n = 1, .capacity = NODES, .token = token, .parent = parent, .proposal = proposal, .on_device = &on_device
-        };
-        draft_fetch(b, &d);
-        assert_int_equal(d.n, sizes[i][1]);
-        assert_memory_equal(token, tokens, (size_t)d.n * sizeof(*token));
-        assert_memory_equal(parent, parents, (size_t)d.n * sizeof(*parent));
-        assert_memory_equal(tag, tokens, (size_t)d.n * sizeof(*tag));
-        assert_memory_equal(proposal, proposals, (size_t)d.n);
+        struct draft *d = own_draft_begin(&own, 0, NODES);
+        d->on_device = &on_device;
+        draft_fetch(b, d);
+        assert_int_equal(d->n, sizes[i][1]);
+        assert_memory_equal(own.token, tokens, (size_t)d->n * sizeof(*tokens));
+        assert_memory_equal(own.parent, parents, (size_t)d->n * sizeof(*parents));
+        assert_memory_equal(tag, tokens, (size_t)d->n * sizeof(*tag));
+        assert_memory_equal(own.proposal, proposals, (size_t)d->n);
     }
     b->destroy(b);
 }
@@ -184,11 +184,11 @@ static const char *verify(struct verifier *v, int at)
 {
     static struct error err;
     static const int32_t text[] = { 5, 9, 7, 5 };
-    int32_t token[NODES] = { 5 }, parent[NODES] = { -1 };
-    uint8_t proposal[NODES] = { DETERMINISTIC };
-    struct draft d = { .n = 1, .capacity = NODES, .token = token, .parent = parent, .proposal = proposal };
+    struct own_draft own;
     struct philox source = philox_source(1, 2);
-    const struct request r = { .slot = 1, .n = 4, .token = text, .rng = &source.rng, .draft = &d };
+    const struct request r = {
+        .slot = 1, .n = 4, .token = text, .rng = &source.rng, .draft = own_draft_begin(&own, 5, NODES)
+    };
     struct advance a;
     err.text[0] = '\0';
     until_failure = at;
