@@ -15,7 +15,7 @@
 #include "tests/formats/derived_model.h"
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"
-#include "tests/support/own_draft.h"
+#include "tests/support/lone_drafter.h"
 #include "tests/support/pairings.h"
 #include "tests/support/small_model.h"
 #include "verifier/rules/rule.h"

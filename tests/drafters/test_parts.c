@@ -10,7 +10,6 @@
 #include "drafters/drafter.h"
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"
-#include "tests/support/own_draft.h"
 #include "tests/support/lone_drafter.h"
 
 enum { LENGTH = 120, NODES = 64, VOCAB = 6 };

@@ -10,7 +10,6 @@
 #include "drafters/trees/tree.h"
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"
-#include "tests/support/own_draft.h"
 #include "tests/support/lone_drafter.h"
 
 enum { LENGTH = 90, NODES = 256, VOCAB = 12, TEXTS = 3, TOP = 8 };

@@ -12,7 +12,6 @@
 #include "models/formats/datastore.h"
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"
-#include "tests/support/own_draft.h"
 #include "tests/support/lone_drafter.h"
 #include "tests/support/small_model.h"
 #include "tests/support/small_store.h"

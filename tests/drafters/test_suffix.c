@@ -9,7 +9,6 @@
 #include "drafters/drafter.h"
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"
-#include "tests/support/own_draft.h"
 #include "tests/support/lone_drafter.h"
 
 enum { LENGTH = 160, TEXTS = 4, NODES = 64 };

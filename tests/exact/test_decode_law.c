@@ -127,6 +127,7 @@ static void limits_and_the_context_cut_a_text_within_a_draft(void **state)
         { .vocab = 2, .prompt = { { "010", 3 } }, .deep = true },
         { .vocab = 2, .prompt = { { "010", 5 } }, .length = 7, .deep = true },
         { .vocab = 2, .prompt = { { "010", 5 } }, .length = 6 },
+        { .vocab = 2, .prompt = { { "010", 3 } }, .length = 6, .ends = "1" }, // limit and context at the same token
         { .vocab = 3, .prompt = { { "010", 5 } }, .length = 5 },
         { .vocab = 3, .prompt = { { "010", 5 } }, .length = 4, .deep = true },
     };

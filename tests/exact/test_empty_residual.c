@@ -10,7 +10,7 @@
 #include "sampling/dist.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
-#include "tests/support/own_draft.h"
+#include "tests/support/lone_drafter.h"
 #include "tests/support/rule_defaults.h"
 #include "verifier/rules/rule.h"
 

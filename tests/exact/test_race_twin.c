@@ -14,7 +14,7 @@
 #include "drafters/trees/tree_builder.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
-#include "tests/support/own_draft.h"
+#include "tests/support/lone_drafter.h"
 #include "tests/support/file_write.h"
 #include "tests/support/numbers.h"
 #include "verifier/rules/rule.h"

@@ -23,3 +23,17 @@ struct drafter *lone_drafter(const char *line, const struct drafter_env *env, st
     settings_free(s);
     return d;
 }
+
+struct draft *own_draft_begin(struct own_draft *o, int32_t root, int capacity)
+{
+    o->draft = (struct draft){ .n = 1,
+                               .capacity = capacity,
+                               .token = o->token,
+                               .parent = o->parent,
+                               .proposal = o->proposal,
+                               .source = o->source };
+    o->token[0] = root;
+    o->parent[0] = -1;
+    o->proposal[0] = DETERMINISTIC;
+    return &o->draft;
+}

@@ -9,7 +9,7 @@
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "tests/support/check.h"
-#include "tests/support/own_draft.h"
+#include "tests/support/lone_drafter.h"
 #include "tests/support/pairings.h"
 #include "tests/device/reference_operations.h"
 #include "tests/support/small_model.h"

@@ -4,10 +4,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "kernels/backend.h"
-#include "sampling/rng.h"
 #include "tests/support/check.h"
-#include "tests/support/numbers.h"
 #include "tests/support/pairings.h"
 #include "tests/support/decode_prompts.h"
 #include "tests/support/small_model.h"
@@ -253,27 +250,6 @@ static void the_maximum_number_of_slots_is_drafted_for(void **unused)
     pair_close(p);
 }
 
-static void ignore_ending(void *self, const struct speclab_end *e)
-{
-}
-
-static void a_prompt_that_fills_the_context_is_refused(void **unused)
-{
-    struct error err;
-    struct pair *p = pair_open(pair_target, pair_draft, "none", "{temperature: 0}", rule_named("rejection"), 1, 16);
-    struct speclab_decoder *d =
-        decoder_create(p->verifier, p->drafter, 1, 0, (struct speclab_listener){ .end = ignore_ending }, &err);
-    int32_t token[16] = { 0 };
-    assert_false(decoder_start(d, &(struct speclab_request){ .sequence = 0, .prompt = token, .n = 16, .max_tokens = 4 },
-                               NULL, NULL, &err));
-    assert_non_null(strstr(err.text, "16 tokens"));
-    assert_true(speclab_decoder_has_free_slot(d));
-    assert_true(decoder_start(d, &(struct speclab_request){ .sequence = 0, .prompt = token, .n = 15, .max_tokens = 4 },
-                              NULL, NULL, &err));
-    speclab_decoder_destroy(d);
-    pair_close(p);
-}
-
 int main(void)
 {
     make_prompts(small_default.vocab);
@@ -288,7 +264,6 @@ int main(void)
         cmocka_unit_test(a_draft_vocabulary_of_another_size_changes_no_text),
         cmocka_unit_test(prompts_at_chunk_boundaries_are_processed_completely),
         cmocka_unit_test(the_maximum_number_of_slots_is_drafted_for),
-        cmocka_unit_test(a_prompt_that_fills_the_context_is_refused),
     };
     return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
 }

@@ -13,7 +13,6 @@
 #include "kernels/backend.h"
 #include "models/tokenizers/tokenizer.h"
 #include "tests/support/check.h"
-#include "tests/support/own_draft.h"
 #include "tests/support/lone_drafter.h"
 #include "tests/support/file_write.h"
 #include "tests/support/pairings.h"
@@ -366,16 +365,6 @@ static void a_draft_model_must_fit_the_target(void **unused)
     free(file);
 }
 
-static void options_of_a_lookup_must_be_consistent(void **unused)
-{
-    const struct drafter_env env = usual_env();
-    struct error err;
-    expect_refusal("ngram:longest=2,shortest=3", "", &env, "drafter ngram: shortest (3) is more than longest (2)");
-    struct drafter *d = create("ngram:longest=3,shortest=3", "", &env, &err);
-    assert_non_null(d);
-    drafter_destroy(d);
-}
-
 // ---- defaults
 
 static void defaults_are_resolved_and_trees_written_out(void **unused)
@@ -420,7 +409,6 @@ int main(void)
         cmocka_unit_test(top_k_is_no_larger_than_needed),
         cmocka_unit_test(weights_must_exist_and_heads_be_on_the_targets_device),
         cmocka_unit_test(a_draft_model_must_fit_the_target),
-        cmocka_unit_test(options_of_a_lookup_must_be_consistent),
         cmocka_unit_test(defaults_are_resolved_and_trees_written_out),
     };
     return cmocka_run_group_tests(tests, open_target, close_target);

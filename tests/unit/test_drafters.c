@@ -17,7 +17,7 @@
 #include "engine/plugin.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
-#include "tests/support/own_draft.h"
+#include "tests/support/lone_drafter.h"
 #include "tests/support/numbers.h"
 #include "tests/support/pairings.h"
 #include "tests/exact/recording_rng.h"

@@ -13,7 +13,7 @@
 #include "sampling/rng.h"
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"
-#include "tests/support/own_draft.h"
+#include "tests/support/lone_drafter.h"
 #include "tests/support/decode_prompts.h"
 #include "tests/support/pairings.h"
 #include "tests/support/small_model.h"

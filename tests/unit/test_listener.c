@@ -27,7 +27,7 @@ static struct backend *open_emulated(struct error *err)
 enum { EMPTY = 2, PROPOSING = 3, PASS = 1000, DECIDING = 20, APPENDING = 7, ADVANCING = 500, LISTENING = 1000000 };
 
 static struct {
-    struct backend real; // the CPU's functions
+    struct backend real;                // the CPU's functions
     const struct drafter_type *drafter; // NULL: there is no such device
     struct rule rule;
     int64_t now, at[MAX_STAMPS];

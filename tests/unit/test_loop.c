@@ -171,18 +171,6 @@ static void requests_are_bounded_by_limit_and_context(void **state)
     }
 }
 
-static void reported_drafts_have_no_rows_of_q(void **state)
-{
-    struct error err;
-    struct loop l;
-    open_loop(&l, "small:model=%s,tokens=3,pick=sampled", false, 1);
-    start(&l, 1, 4, 12, NULL);
-    while (speclab_decoder_active(l.decoder) > 0)
-        assert_true(speclab_decoder_step(l.decoder, &err));
-    assert_int_equal(seen.ends, 1);
-    close_loop(&l);
-}
-
 // ---- failures
 
 static void a_drafter_that_fails_ends_the_step_with_its_message(void **state)
@@ -279,7 +267,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_are_bounded_by_limit_and_context),
-        cmocka_unit_test(reported_drafts_have_no_rows_of_q),
         cmocka_unit_test(a_drafter_that_fails_ends_the_step_with_its_message),
         cmocka_unit_test(a_decoder_must_fit_its_verifier),
         cmocka_unit_test(a_pass_must_fit_its_target),

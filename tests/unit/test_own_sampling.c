@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/settings.h"
+#include "experiments/yaml.h"
 #include "tests/device/emulated.h"
 #include "tests/support/check.h"
 #include "tests/support/pairings.h"
@@ -13,10 +14,10 @@
 enum { LENGTH = 64, NEW = 12, SLOTS = 4 };
 
 // The last of `some` has a stage that devices have not; they have all stages of `all`.
-static const char *const some[SLOTS] = { "temperature=0", "temperature=0.5", "temperature=1,top_k=3",
-                                         "frequency_penalty=1.5,presence_penalty=0.5,temperature=0.8" };
-static const char *const all[SLOTS] = { "temperature=0", "temperature=0.5", "temperature=1,top_k=3",
-                                        "temperature=0.8,top_p=0.7" };
+static const char *const some[SLOTS] = { "{temperature: 0}", "{temperature: 0.5}", "{temperature: 1, top_k: 3}",
+                                         "{frequency_penalty: 1.5, presence_penalty: 0.5, temperature: 0.8}" };
+static const char *const all[SLOTS] = { "{temperature: 0}", "{temperature: 0.5}", "{temperature: 1, top_k: 3}",
+                                        "{temperature: 0.8, top_p: 0.7}" };
 
 struct texts {
     int32_t token[SLOTS][NEW];
@@ -60,7 +61,7 @@ static void check(pair_device *device, const char *const samplings[SLOTS])
     struct error err;
     int differ = 0;
     for (int i = 0; i < SLOTS; i++) {
-        struct settings *s = settings_pairs(samplings[i], "sampling", &err);
+        struct settings *s = yaml_parse(samplings[i], strlen(samplings[i]), "sampling", &err);
         assert_ok(sampling_read(s, &own[i], &err), err);
         settings_free(s);
         each[i] = &own[i];
@@ -68,16 +69,10 @@ static void check(pair_device *device, const char *const samplings[SLOTS])
     decode(device, "none", "{temperature: 1}", each, &mixed);
     decode(device, "none", "{temperature: 1}", NULL, &other);
     for (int i = 0; i < SLOTS; i++) {
-        struct text yaml = { 0 };
-        text_puts(&yaml, "{");
-        for (const char *c = samplings[i]; *c != '\0'; c++)
-            *c == '=' ? text_puts(&yaml, ": ") : *c == ',' ? text_puts(&yaml, ", ") : text_add(&yaml, c, 1);
-        text_puts(&yaml, "}");
-        decode(device, "none", yaml.s, NULL, &one);
+        decode(device, "none", samplings[i], NULL, &one);
         assert_int_equal(one.n[i], mixed.n[i]);
         assert_memory_equal(one.token[i], mixed.token[i], (size_t)one.n[i] * sizeof(int32_t));
         differ += memcmp(other.token[i], mixed.token[i], sizeof(other.token[i])) != 0;
-        free(yaml.s);
     }
     assert_true(differ >= 2);
     // Drafts of another temperature do not change a greedy text.

@@ -13,7 +13,7 @@
 #include "sampling/dist.h"
 #include "sampling/outcomes.h"
 #include "tests/support/check.h"
-#include "tests/support/own_draft.h"
+#include "tests/support/lone_drafter.h"
 #include "verifier/rules/rule.h"
 
 // texts of up to 4 tokens; text t followed by token x is t * VOCAB + 1 + x

@@ -11,7 +11,7 @@
 #include "models/kv_cache.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
-#include "tests/support/own_draft.h"
+#include "tests/support/lone_drafter.h"
 #include "tests/support/pairings.h"
 #include "tests/support/small_model.h"
 #include "verifier/target_cache.h"
