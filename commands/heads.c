@@ -334,7 +334,8 @@ static bool one_of_all(void *self, struct observed_cell *c, struct error *err)
 bool heads_run(const struct experiment *e, const struct heads_options *plan, struct head_ranks *last, struct error *err)
 {
     struct all all = { plan, last, 0 };
-    return each_observed_cell(e, one_of_all, &all, err) &&
+    const struct observed_cells cells = { e, "heads", NULL, plan->out, plan->stop };
+    return each_observed_cell(&cells, one_of_all, &all, err) &&
            (plan->json == NULL || all.evaluated > 0 ||
             fail(err, "--out %s: nothing to write: no drafter has rows of q", plan->json));
 }

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 
 #include "core/error.h"
+#include "core/interrupt.h"
+#include "core/memory.h"
 #include "engine/prompts.h"
 
 bool observed_cell_open(struct observed_cell *c, struct speclab_listener listener, struct error *err)
@@ -33,12 +35,37 @@ bool observed_cell_start(const struct observed_cell *c, int64_t number, int *slo
     return ok;
 }
 
-bool each_observed_cell(const struct experiment *e,
+char *observed_cell_label(const struct observed_cell *c)
+{
+    return xformat("%s, %s, %s", c->e->drafter.entry[c->cell.drafter].shown, c->e->rule.entry[c->cell.rule].shown,
+                   c->e->sampling.entry[c->cell.sampling].shown);
+}
+
+bool error_ends_cell(const struct error *why, const volatile int *stop)
+{
+    struct error ignored;
+    return error_is_plugin(why) && interrupt_check(stop, &ignored);
+}
+
+static bool cell_failed(const struct observed_cells *all, const struct observed_cell *c, const struct error *why)
+{
+    if (!error_ends_cell(why, all->stop))
+        return false;
+    char *label = observed_cell_label(c);
+    fprintf(all->out, "%s: failed\n", label);
+    fflush(all->out);
+    fprintf(stderr, "speclab %s: %s: %s; the cell ends here\n", all->command, label, why->text);
+    free(label);
+    return true;
+}
+
+bool each_observed_cell(const struct observed_cells *all,
                         bool (*each)(void *self, struct observed_cell *c, struct error *err), void *self,
                         struct error *err)
 {
+    const struct experiment *e = all->e;
     bool ok = true;
-    int cells = 0;
+    int cells = 0, failed = 0;
     for (int t = 0; t < e->target.n && ok; t++) {
         struct loaded_experiment loaded;
         if (!loaded_experiment_open(&loaded, e, t, err))
@@ -51,12 +78,18 @@ bool each_observed_cell(const struct experiment *e,
                 if (!experiment_has(e, cell) || cell.drafter == e->none)
                     continue;
                 struct observed_cell c = { .e = e, .loaded = &loaded, .cell = cell };
-                ok = each(self, &c, err);
+                if (!each(self, &c, err)) {
+                    ok = cell_failed(all, &c, err);
+                    failed++;
+                }
                 speclab_decoder_destroy(c.decoder);
                 cells++;
             }
         loaded_experiment_close(&loaded);
     }
     return ok &&
-           (cells > 0 || fail(err, "%s: expected a drafter other than `none`, found none: nothing to test", e->path));
+           (cells > 0 || fail(err, "%s: expected a drafter other than `none`, found none: nothing to test", e->path)) &&
+           (failed == 0 ||
+            fail(err, "%d of the cells ended with an error of a plugin%s%s", failed,
+                 all->kept != NULL ? "; what was finished is in " : "", all->kept != NULL ? all->kept : ""));
 }

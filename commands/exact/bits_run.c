@@ -211,7 +211,6 @@ struct all {
     struct store *store;
     const struct exact_plan *plan;
     enum agreement worst;
-    int failed; // cells
 };
 
 static bool one_of_all(void *self, struct observed_cell *c, struct error *err)
@@ -229,7 +228,6 @@ static bool one_of_all(void *self, struct observed_cell *c, struct error *err)
         ok = bits_store(all->store, &row, &b->result, err);
         identity_free(&identity);
     }
-    ok = ok || exact_cell_failed(c, all->plan, err, &all->failed);
     close_bits(b);
     return ok;
 }
@@ -237,8 +235,9 @@ static bool one_of_all(void *self, struct observed_cell *c, struct error *err)
 bool bits_run(const struct experiment *e, struct store *s, const struct exact_plan *plan, enum agreement *worst,
               struct error *err)
 {
-    struct all all = { s, plan, BITWISE_EQUAL, 0 };
-    bool ok = each_observed_cell(e, one_of_all, &all, err);
+    struct all all = { s, plan, BITWISE_EQUAL };
+    const struct observed_cells cells = { e, "exact", store_path(s), plan->out, plan->stop };
+    bool ok = each_observed_cell(&cells, one_of_all, &all, err);
     *worst = all.worst;
-    return ok && exact_none_failed(all.failed, s, err);
+    return ok;
 }

@@ -298,39 +298,12 @@ static void close_cell(struct tested_cell *w)
     free(w);
 }
 
-static char *label_of(const struct observed_cell *c)
-{
-    return xformat("%s, %s, %s", c->e->drafter.entry[c->cell.drafter].shown, c->e->rule.entry[c->cell.rule].shown,
-                   c->e->sampling.entry[c->cell.sampling].shown);
-}
-
 static void print_head(const struct tested_cell *w, const char *more)
 {
-    char *label = label_of(w->c);
+    char *label = observed_cell_label(w->c);
     fprintf(w->plan->out, "%s%s\n", label, more);
     fflush(w->plan->out);
     free(label);
-}
-
-bool exact_cell_failed(const struct observed_cell *c, const struct exact_plan *plan, const struct error *why,
-                       int *failed)
-{
-    struct error ignored;
-    if (!error_is_plugin(why) || !interrupt_check(plan->stop, &ignored))
-        return false;
-    char *label = label_of(c);
-    fprintf(plan->out, "%s: failed\n", label);
-    fflush(plan->out);
-    fprintf(stderr, "speclab exact: %s: %s; the cell ends here\n", label, why->text);
-    free(label);
-    ++*failed;
-    return true;
-}
-
-bool exact_none_failed(int failed, const struct store *s, struct error *err)
-{
-    return failed == 0 || fail(err, "%d of the cells ended with an error of a plugin; what was finished is in %s",
-                               failed, store_path(s));
 }
 
 static bool run_cell(struct tested_cell *w, enum answer *answer, struct error *err)
@@ -359,7 +332,7 @@ struct all {
     struct store *store;
     const struct exact_plan *plan;
     enum answer worst;
-    int tested, failed; // cells
+    int tested; // cells
 };
 
 static bool one_of_all(void *self, struct observed_cell *c, struct error *err)
@@ -370,7 +343,7 @@ static bool one_of_all(void *self, struct observed_cell *c, struct error *err)
     w->plan = all->plan;
     w->store = all->store;
     enum answer answer = NO_BIAS_FOUND;
-    bool ok = run_cell(w, &answer, err) || exact_cell_failed(c, all->plan, err, &all->failed);
+    bool ok = run_cell(w, &answer, err);
     all->tested += w->id != 0;
     if (ok && all->worst != BIAS_FOUND && answer != NO_BIAS_FOUND)
         all->worst = answer;
@@ -382,9 +355,10 @@ bool exact_run(const struct experiment *e, struct store *s, const struct exact_p
                struct error *err)
 {
     struct all all = { .store = s, .plan = plan, .worst = NO_BIAS_FOUND };
-    bool ok = each_observed_cell(e, one_of_all, &all, err);
+    const struct observed_cells cells = { e, "exact", store_path(s), plan->out, plan->stop };
+    bool ok = each_observed_cell(&cells, one_of_all, &all, err);
     *worst = all.worst;
-    return ok && exact_none_failed(all.failed, s, err) &&
+    return ok &&
            (all.tested > 0 ||
             fail(err, "%s: at temperature 0 there is no distribution to test; --bits compares the logits", e->path));
 }

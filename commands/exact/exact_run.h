@@ -21,9 +21,6 @@ struct exact_plan {
     const volatile int *stop; // see experiment_run
 };
 
-// An error of a plugin ends its cell alone: its row on plan->out says that it failed, its sentence is on stderr, the
-// next cells follow, and exact_run and bits_run fail in the end. Any other error, and a signal, ends them at once.
-
 // Tests whether the texts of every cell except those of `none` have the target's distribution, one cell after the
 // other, on the first turns of its prompts, which repeat with other random numbers. Resumes from the sums in the
 // database. *worst: BIAS_FOUND if any cell has it, else NO_VERDICT if any has.
@@ -39,12 +36,6 @@ bool bits_run(const struct experiment *e, struct store *s, const struct exact_pl
 
 // Returns the row that identifies a cell in the database; the texts are borrowed from both.
 struct exact_row exact_row_of(const struct observed_cell *c, const struct identity *identity);
-
-// Returns whether `why` is such an error of a plugin; then it is reported, and counted in *failed.
-bool exact_cell_failed(const struct observed_cell *c, const struct exact_plan *plan, const struct error *why,
-                       int *failed);
-// Fails if any cell did.
-bool exact_none_failed(int failed, const struct store *s, struct error *err);
 
 void exact_print(FILE *to, const struct verdict *v, const struct observed *seen, int64_t texts);
 bool exact_store(struct store *s, int64_t id, const struct verdict *v, const struct observed *seen, struct error *err);

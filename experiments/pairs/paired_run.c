@@ -18,6 +18,7 @@
 #include "core/memory.h"
 #include "engine/prompts.h"
 #include "experiments/machine.h"
+#include "experiments/observed_cell.h"
 #include "experiments/pairs/plan.h"
 #include "experiments/recorder.h"
 #include "results/store.h"
@@ -405,8 +406,7 @@ static void part_close(struct cell_part *p)
 // Returns false for any other error, and for an interruption.
 static bool ends_cell(struct runner *r, struct cell_runner *c, const struct error *why)
 {
-    struct error ignored;
-    if (!error_is_plugin(why) || !interrupt_check(r->stop, &ignored))
+    if (!error_ends_cell(why, r->stop))
         return false;
     char *label = label_of(r, c);
     progress_line(&r->progress, "%s: %s; the cell ends here", label, why->text);

@@ -334,6 +334,17 @@ def test_an_exception_ends_its_cell_and_keeps_all_finished_texts(experiment):
     assert texts(experiment / "r.db") == {"none": 8, "ngram": 4, "repeat": 8, "fails": 6}
 
 
+def test_heads_goes_on_after_a_cell_whose_plugin_fails(experiment):
+    (experiment / "idea.py").write_text(REPEAT + FAILS + "\n    def __init__(self):\n        open('missing')\n")
+    cells = (experiment / "e.yaml").read_text().replace("{kind: ngram}, {kind: repeat}, {kind: fails}", "{kind: fails}, {kind: repeat}")
+    (experiment / "e.yaml").write_text(cells)
+    done = call("heads", "e.yaml", "--tokens", 40, "--plugin", "idea.py", cwd=experiment)
+    said = "fails, rejection, temperature=0: failed\nrepeat, temperature=0\n  no rows of q: nothing to evaluate\n"
+    assert done.status == 1 and done.out == said, done
+    assert "speclab heads: fails, rejection, temperature=0: idea.py:" in done.err
+    assert done.err.endswith("speclab heads: 1 of the cells ended with an error of a plugin\n"), done.err
+
+
 def test_exact_tests_the_cells_after_one_whose_plugin_fails(experiment):
     made = FAILS + "class Unmade(Fails):\n    def __init__(self):\n        open('missing')\n"
     (experiment / "idea.py").write_text(REPEAT + made)
