@@ -127,11 +127,11 @@ static void find_none(struct reading *r)
 // Finds rules[0], or adds it as the last rule if rules share its baseline.
 static void find_first_rule(struct experiment *e)
 {
-    for (e->first_rule = 0; e->first_rule < e->rule.n; e->first_rule++) {
+    for (e->first_rule = 0; e->first_rule < e->rule.n; e->first_rule++)
         if (rule_of(e, e->first_rule) == rules[0])
             return;
-        e->rule_added = e->rule_added || rule_of(e, e->first_rule)->bonus_alone;
-    }
+    for (int i = 0; i < e->rule.n; i++)
+        e->rule_added = e->rule_added || rule_of(e, i)->bonus_alone;
     if (e->rule_added)
         insert_entry(&e->rule, e->rule.n, usual_entry(e, RULE));
 }

@@ -390,7 +390,7 @@ TEST(rules_share_a_baseline_and_keep_it)
         { "{rule: [typical, lenient], drafter: ngram}", "rejection", 3, 2, 0 },
         { "{rule: [typical, block], drafter: none}", "rejection", 1, 0, 0 },
         { "{rule: [rejection, block, typical], drafter: [none, ngram]}", "rejection", 4, 4, 0 },
-        { "{rule: [match, typical, rejection, blockwise], drafter: [none, ngram]}", "match rejection blockwise", 7, 5,
+        { "{rule: [match, typical, rejection, blockwise], drafter: [none, ngram]}", "match rejection blockwise", 7, 7,
           0 },
         { "{zip: {rule: [typical, match], drafter: [ngram, suffix]}}", "match rejection", 4, 4, 2 },
         { "{zip: {batch: [1, 2], drafter: [ngram, suffix]}}", "rejection", 4, 4, 2 },
@@ -404,6 +404,8 @@ TEST(rules_share_a_baseline_and_keep_it)
         { "{rule: [rejection, multipath], drafter: [none, {kind: ngram, tokens: 4}, {kind: small, model: draft.gguf,"
           " pick: sampled}], exclude: {rule: multipath, drafter: ngram}}",
           "rejection", 4, 5, 1 },
+        { "{rule: [traversal, rejection], drafter: ngram, exclude: {rule: rejection, drafter: ngram}}", "rejection", 2,
+          2, 1 },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct text nones = { 0 };
