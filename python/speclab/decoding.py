@@ -327,7 +327,7 @@ def _name(given: Any, base: type) -> str | None:
         functions = [f for f in vars(given).values() if inspect.isfunction(f)]
         file = functions[0].__code__.co_filename if functions else "<notebook>"
         given.name = free
-        (door.DrafterEntry if base is plugins.Drafter else door.RuleEntry)(given, file)
+        door.register(given, file)
         _names[given] = free
     return _names[given]
 

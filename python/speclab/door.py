@@ -4,8 +4,10 @@ Errors of a plugin become one sentence with the plugin's file and line, which en
 its function alone; the way from the engine and back is not counted as the drafter's (struct foreign_report).
 """
 
+import ast
 import contextlib
 import ctypes as c
+import gc
 import importlib.util
 import inspect
 import math
@@ -151,6 +153,7 @@ class Entry:
     kept: list[Any] = []  # what the engine has pointers to, for the rest of the process
 
     def __init__(self, kind: type, file: str):
+        plugins.spelt(kind)
         self.kind, self.file, self.report = kind, file, Report()
         self.library = library()
 
@@ -205,20 +208,42 @@ def view(address: int, n: int, type_: Any) -> np.ndarray:
     return array
 
 
+class Lent:
+    """Views that a plugin gets for one call."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.views: list[np.ndarray] = []
+
+    def view(self, name: str, address: int, n: int, type_: Any) -> np.ndarray:
+        self.names.append(name)
+        self.views.append(view(address, n, type_))
+        return self.views[-1]
+
+    def _kept(self) -> str:
+        """The name of a view that something else refers to, as parts of it do; "": there is none."""
+        return next((name for i, name in enumerate(self.names) if sys.getrefcount(self.views[i]) > 2), "")
+
+    def ended(self) -> None:
+        """Raises Wrong if the plugin still has a view."""
+        if self._kept() and gc.collect() >= 0 and (name := self._kept()):
+            raise plugins.Wrong(f"{name}, or a part of it, is kept after the call, and would show later values: keep a copy, as np.array makes one")
+
+
 # ---- drafters
 
 
 class _Request(plugins.Request):
-    __slots__ = ("_of",)
+    __slots__ = ("_of", "_lent")
 
     def __init__(self, of: Request):
-        self._of, self.slot, self.prompt, self.depth = of, of.slot, of.prompt, of.depth
+        self._of, self.slot, self.prompt, self.depth, self._lent = of, of.slot, of.prompt, of.depth, Lent()
 
     @property
     def tokens(self) -> np.ndarray:
         if self._of is None:
             raise plugins.Wrong("request: its text is there during the call of propose alone; keep a copy of request.tokens")
-        return view(self._of.token, self._of.n, c.c_int32)
+        return self._lent.views[0] if self._lent.views else self._lent.view("request.tokens", self._of.token, self._of.n, c.c_int32)
 
 
 class _Draft(plugins.Draft):
@@ -321,29 +346,33 @@ class DrafterEntry(Entry):
             result = propose(r, d)
             own += _now() - began
             d._draft = r._of = None
+            r._lent.ended()
             if result is not None and not isinstance(result, int):
                 raise plugins.Wrong(f"propose: expected tokens that draft.add adds, and no result, found {result!r:.80}", self.kind.propose)
         self.report.own_ns = own
         return 1
 
-    def _paths(self, path: Any, n: int) -> list[tuple[int, np.ndarray]]:
-        return [(path[i].slot, view(path[i].token, path[i].n, c.c_int32)) for i in range(n)]
+    def _paths(self, path: Any, n: int, lent: Lent) -> list[tuple[int, np.ndarray]]:
+        return [(path[i].slot, lent.view("path", path[i].token, path[i].n, c.c_int32)) for i in range(n)]
 
     def row(self, number: int, path: Any, n: int, to: int, declined: Any) -> int:
-        row, own = self.alive[number].row, 0
+        row, own, lent, tokens, logits = self.alive[number].row, 0, Lent(), None, None
         out = np.frombuffer((c.c_float * (n * self.vocab)).from_address(to), dtype=np.float32).reshape(n, self.vocab)
-        for i, (slot, tokens) in enumerate(self._paths(path, n)):
+        for i, (slot, tokens) in enumerate(self._paths(path, n, lent)):
             began = _now()
             logits = row(slot, tokens)
             own += _now() - began
             declined[i] = logits is None
             out[i] = 0 if logits is None else plugins.logits(self.kind, logits, (self.vocab,))
+        del tokens, logits
+        lent.ended()
         self.report.own_ns = own
         return 1
 
     def rows(self, number: int, path: Any, n: int, to: int, declined: Any) -> int:
         out = np.frombuffer((c.c_float * (n * self.vocab)).from_address(to), dtype=np.float32).reshape(n, self.vocab)
-        paths = self._paths(path, n)
+        lent = Lent()
+        paths = self._paths(path, n, lent)
         began = _now()
         logits = self.alive[number].rows(paths)
         self.report.own_ns = _now() - began
@@ -353,24 +382,31 @@ class DrafterEntry(Entry):
                 out[i] = 0 if row is None else plugins.logits(self.kind, row, (self.vocab,))
         else:
             out[:] = plugins.logits(self.kind, logits, out.shape)
+        del paths, logits
+        lent.ended()
         return 1
 
     def advance(self, number: int, advance: Any, n: int) -> int:
         d, own = self.alive[number], 0
         for i in range(n):
-            a = advance[i]
+            a, lent = advance[i], Lent()
             states = plugins.NONE
             shape = (a.n, self.layers, self.width)
-            if self.layers:
-                states = dlpack.Lent(a.features, shape, a.device) if d.on_device else view(a.features, math.prod(shape), c.c_float).reshape(shape)
-            nodes = view(a.node, a.n, c.c_int32) if a.node else None
-            what = plugins.Advance(a.slot, view(a.token, a.n, c.c_int32), nodes, states, view(a.sequence, a.length, c.c_int32))
+            if self.layers and d.on_device:
+                states = dlpack.Lent(a.features, shape, a.device)
+            elif self.layers:
+                states = lent.view("a.states", a.features, math.prod(shape), c.c_float).reshape(shape)
+            tokens = lent.view("a.tokens", a.token, a.n, c.c_int32)
+            nodes = lent.view("a.nodes", a.node, a.n, c.c_int32) if a.node else None
+            what = plugins.Advance(a.slot, tokens, nodes, states, lent.view("a.text", a.sequence, a.length, c.c_int32))
             began = _now()
             d.advance(what)
             own += _now() - began
+            del what, tokens, nodes
             if d.on_device and self.layers:
-                del what
                 states.ended()
+            del states
+            lent.ended()
         self.report.own_ns = own
         return 1
 
@@ -461,11 +497,33 @@ def _classes(module: types.ModuleType) -> list[type]:
     return [k for k in made if issubclass(k, (plugins.Drafter, plugins.Rule))]
 
 
+def _defined_once(path: Path, file: str) -> None:
+    """Raises Fault for a class, or a function of a class, that Python replaces by a later one of its name."""
+    tree = ast.parse(path.read_bytes())
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    functions = [[f for f in k.body if isinstance(f, ast.FunctionDef) and not f.decorator_list] for k in classes]
+    for nodes in (classes, *functions):
+        first: dict[str, int] = {}
+        for node in nodes:
+            if first.setdefault(node.name, node.lineno) != node.lineno:
+                raise Fault(f"{file}:{node.lineno}: {node.name} is defined in line {first[node.name]} and again here, which replaces it")
+
+
+def register(kind: type, file: str) -> None:
+    """Raises Fault."""
+    try:
+        (DrafterEntry if issubclass(kind, plugins.Drafter) else RuleEntry)(kind, file)
+    except plugins.Wrong as why:
+        raise Fault(f"{file}:{plugins.line(why.where or kind)}: {why}") from None
+
+
 def load(file: str) -> list[type]:
     """Runs a plugin's file and registers its classes. Raises Fault."""
     global _inside
     path = Path(file).resolve()
     spec = importlib.util.spec_from_file_location(f"speclab_plugin_{path.stem}", path)
+    if spec is None:
+        raise Fault(f"{file}: expected a file in Python, whose name ends with .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     sys.path.insert(0, str(path.parent))
@@ -473,13 +531,11 @@ def load(file: str) -> list[type]:
     try:
         spec.loader.exec_module(module)
         kinds = _classes(module)
+        _defined_once(path, file)
         if not kinds:
             raise Fault(f"{file}: expected a class of speclab.Drafter or speclab.Rule, found none")
         for kind in kinds:
-            try:
-                (DrafterEntry if issubclass(kind, plugins.Drafter) else RuleEntry)(kind, file)
-            except plugins.Wrong as why:
-                raise Fault(f"{file}:{plugins.line(kind)}: {why}") from None
+            register(kind, file)
         return kinds
     except Fault:
         raise
@@ -519,6 +575,6 @@ def main(words: list[str]) -> int:
         c.CDLL(None).signal(signal.SIGINT, c.c_void_p(0))
     sys.stdout.flush()
     argv = [b"speclab", *map(os.fsencode, words)]
-    status = lib.main(len(argv), (c.c_char_p * (len(argv) + 1))(*argv, None))
-    sys.stdout.flush()
+    with contextlib.redirect_stdout(sys.stderr):  # what a plugin prints is no part of the output
+        status = lib.main(len(argv), (c.c_char_p * (len(argv) + 1))(*argv, None))
     return status

@@ -13,6 +13,7 @@
 `./run generate MODEL --plugin again.py --drafter again:tokens=2 PROMPT` loads the file, and `again` is a name as `ngram` is.
 """
 
+import difflib
 import inspect
 import math
 import operator
@@ -214,7 +215,22 @@ def summary(kind: type) -> str:
     return ((kind.__dict__.get("__doc__") or "").strip().splitlines() or [f"class {kind.__name__} of a plugin"])[0]
 
 
-def line(kind: type) -> int:
+def spelt(kind: type) -> None:
+    """Raises Wrong for a function or a value whose name is nearly one of speclab's that the class does not have."""
+    base = Drafter if issubclass(kind, Drafter) else Rule
+    own = [k for k in kind.__mro__ if k not in (object, Drafter, Rule)]
+    has = {key: value for k in own for key, value in vars(k).items() if not key.startswith("_")}
+    options = {key for k in own for key in vars(k).get("__annotations__", {})}
+    here = {key for k in own if k.__module__ == kind.__module__ for key in vars(k)}
+    for key, value in has.items():
+        if key in here and key not in options and not hasattr(base, key):
+            free = [name for name, of in vars(base).items() if name[0] != "_" and name not in has and callable(of) == callable(value)]
+            if near := difflib.get_close_matches(key, free, 1, 0.85):
+                wrong = f"class {kind.__name__}: {key} is no name that speclab reads; did you mean {near[0]}?"
+                raise Wrong(wrong, value if callable(value) else None)
+
+
+def line(kind: Any) -> int:
     try:
         return inspect.getsourcelines(kind)[1]
     except (OSError, TypeError):

@@ -64,6 +64,24 @@ FAULTS = {
     "states kept": ("    layers = (0,)\n    on_device = True\n    def propose(self, r, d):\n        pass\n"
         "    def advance(self, a):\n        self.kept = np.from_dlpack(a.states)[0]\n",
         "idea.py:8: a tensor of a.states, or a graph of autograd with it, is kept after the call"),
+    "array kept": ("    layers = (0,)\n    def propose(self, r, d):\n        pass\n    def advance(self, a):\n        self.kept = a.states[-1, 0]\n",
+        "idea.py:7: a.states, or a part of it, is kept after the call, and would show later values: keep a copy"),
+    "text kept": ("    def propose(self, r, d):\n        pass\n    def advance(self, a):\n        self.kept = a.text\n",
+        "idea.py:6: a.text, or a part of it, is kept after the call"),
+    "advance kept": ("    def propose(self, r, d):\n        pass\n    def advance(self, a):\n        self.kept = a\n",
+        "idea.py:6: a.tokens, or a part of it, is kept after the call"),
+    "prompt kept": ("    def propose(self, r, d):\n        self.kept = r.tokens[:3]\n", "idea.py:4: request.tokens, or a part of it, is kept"),
+    "path kept": ("    def row(self, slot, path):\n        self.kept = path\n", "idea.py:4: path, or a part of it, is kept after the call"),
+    "paths kept": ("    def rows(self, paths):\n        self.kept = paths\n        return [None] * len(paths)\n",
+        "idea.py:4: path, or a part of it, is kept after the call"),
+    "misspelt": ("    def propose(self, r, d):\n        pass\n    def advanse(self, a):\n        pass\n",
+        "idea.py:6: class Bad: advanse is no name that speclab reads; did you mean advance?"),
+    "misspelt value": ("    layer = (0,)\n    def propose(self, r, d):\n        pass\n",
+        "idea.py:3: class Bad: layer is no name that speclab reads; did you mean layers?"),
+    "defined again": ("    def propose(self, r, d):\n        pass\n    def propose(self, r, d):\n        d.add(1)\n",
+        "idea.py:6: propose is defined in line 4 and again here, which replaces it"),
+    "class again": ("    def propose(self, r, d):\n        pass\nclass Bad(speclab.Drafter):\n    def propose(self, r, d):\n        pass\n",
+        "idea.py:6: Bad is defined in line 3 and again here, which replaces it"),
     "draft kept": ("    def propose(self, r, d):\n        self.kept = getattr(self, 'kept', d)\n        self.kept.add(1)\n",
         "idea.py:6: draft: it takes tokens during the call of propose alone"),
     "request kept": ("    def propose(self, r, d):\n        self.kept = getattr(self, 'kept', r)\n        self.kept.tokens\n",
@@ -102,6 +120,20 @@ def test_a_tensor_that_numpy_cannot_read_is_named(row, tmp_path, tiny):
     (tmp_path / "idea.py").write_text(f"import torch\n{DRAFTER}    def row(self, slot, path):\n        return {row}\n")
     done = call("generate", tiny, "--plugin", "idea.py", "--drafter", "bad", "--threads", 1, "red", cwd=tmp_path)
     assert done.status == 1 and "idea.py:5: row: expected logits that numpy reads, found Tensor: " in done.err, done
+
+
+def test_names_of_the_drafters_own_and_garbage_are_no_faults(tmp_path, tiny):
+    body = "    token: int = 1\n    closed = False\n    def propose(self, r, d):\n        cycle = [r.tokens]\n        cycle.append(cycle)\n"
+    body += "    def advance(self, a):\n        self.last = np.array(a.text)\n    def advances(self):\n        pass\n"
+    (tmp_path / "idea.py").write_text(DRAFTER + body)
+    done = call("generate", tiny, "--plugin", "idea.py", "--drafter", "bad:token=2", "--threads", 1, "red", cwd=tmp_path)
+    assert done.status == 0, done
+
+
+def test_what_a_plugin_prints_is_no_part_of_the_output(tmp_path, tiny):
+    (tmp_path / "idea.py").write_text("print('loaded')\n" + DRAFTER + "    def propose(self, r, d):\n        print('drafts')\n")
+    done = call("generate", tiny, "--json", "--plugin", "idea.py", "--drafter", "bad", "--threads", 1, "red", cwd=tmp_path)
+    assert done.status == 0 and json.loads(done.out)["new_ids"] and done.err.startswith("loaded\ndrafts\n"), done
 
 
 DECLINES = """

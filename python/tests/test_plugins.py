@@ -198,7 +198,7 @@ class States(speclab.Drafter):
     how = ("--tokens", 24, "--activations", "f32", "--drafter", f"states:path={tiny}")
     done = call("generate", tiny, "--plugin", "states.py", *how, "red green red", cwd=idea)
     assert done.status == 0, done.err
-    seen = json.loads(done.out.splitlines()[-1][done.out.splitlines()[-1].index("[") :])
+    seen = json.loads(re.search(r"^\[.*\]$", done.err, re.M)[0])
     assert len(seen) == 23 and sum(seen) >= 22
 
 
@@ -236,7 +236,11 @@ with speclab.Target(sys.argv[1], threads=1) as target:
             seen.add((int(request.tokens[0]), request.prompt, len(request.tokens) >= request.prompt))
     speclab.decode(target, [[3, 4, 5], [6] * 9], drafter=Sees, tokens=5, slots=2)
     assert seen == {(3, 3, True), (6, 9, True)}, seen
-    for wrong, said in (({"drafter": "nothing"}, "nothing"), ({"drafter": 3}, "expected a name or a class of speclab.Drafter, found 3")):
+    class Misspelt(speclab.Drafter):
+        def propse(self, request, draft):
+            pass
+    for wrong, said in (({"drafter": Misspelt}, "propse is no name that speclab reads"), ({"drafter": "nothing"}, "nothing"),
+                        ({"drafter": 3}, "expected a name or a class of speclab.Drafter, found 3")):
         try:
             speclab.decode(target, prompts, **wrong)
         except speclab.Fault as fault:
