@@ -7,6 +7,7 @@ random tokens with repetitions. The hidden state of a place is a function of the
 
 import itertools
 import math
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -18,7 +19,8 @@ from speclab.plugins import Wrong
 
 LENGTHS = 24, 90, 13, 45  # tokens of texts, in turn
 PROMPT = 12  # those of them that are the prompt, whatever the advances were
-TRIALS, TEXTS = 1000, 12  # drafts for the statistical tests; texts for the comparisons
+TRIALS, TEXTS = 1000, 11  # drafts for the statistical tests; texts for the comparisons
+SECONDS = 60  # that creating the drafters of the comparisons may take
 ALPHA, FEW = 1e-6, 100  # level of a statistical test; of fewer tokens it says nothing
 
 
@@ -284,6 +286,15 @@ class Seen(plugins.Draft):
         return self.draft.token(node)
 
 
+def sums_to_one(make: Callable[[], Driven]) -> bool:
+    """Whether the rows of a text look as probabilities do. Each has a token that is neither certain nor impossible."""
+    d = make()
+    text = next(texts(d.setting, 1))
+    d.prompt(0, text)
+    rows = [n.q for n in d.propose(0, text)[1:]]
+    return bool(rows) and all(row.min() >= 0 and 0 < row.max() < 0.999 and abs(row.sum() - 1) < 1e-3 for row in rows)
+
+
 # ---- drafts that depend on the text alone
 
 
@@ -344,9 +355,16 @@ class Dependence(NamedTuple):
     text: list[int]
 
 
-def depends_on_more(make: Callable[[], Driven], histories: dict[str, Callable] = HISTORIES) -> Dependence | None:
+def affordable(make: Callable[[], Driven]) -> int:
+    """The number of texts to compare; fewer, but 2 at least, for a drafter that takes long to create."""
+    began = time.monotonic()
+    make()
+    return max(2, min(TEXTS, int(SECONDS / (1 + len(HISTORIES)) / max(time.monotonic() - began, 1e-9))))
+
+
+def depends_on_more(make: Callable[[], Driven], count: int = TEXTS, histories: dict[str, Callable] = HISTORIES) -> Dependence | None:
     """The first history under which a draft differs from that of the text alone."""
-    given = list(texts(make().setting, TEXTS))
+    given = list(texts(make().setting, 1 + count))
     for text, before in zip(given, given[1:], strict=False):
         plain = make()
         plain.prompt(0, text)

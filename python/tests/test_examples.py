@@ -352,7 +352,39 @@ def test_check_drafter_says_in_words_what_is_wrong(name, says, status, checked):
     assert done.status == status and all(part in done.out for part in says) and ("WRONG" in done.out) == (status == 1), done
 
 
+PROBABLE = """
+import numpy as np
+import speclab
+print("loaded")
+
+class Probable(speclab.Drafter):
+    def row(self, slot, path):
+        print("a row")
+        return np.full(self.vocab, 1 / self.vocab)
+"""
+
+
+def test_probabilities_for_logits_are_named_and_prints_stay_out_of_the_report(tiny, tmp_path):
+    (tmp_path / "idea.py").write_text(PROBABLE)
+    done = call("check-drafter", "idea.py", "probable", "--target", tiny, cwd=tmp_path)
+    assert done.status == 0 and "-      returns logits: the numbers of a row sum to 1, as probabilities do" in done.out, done
+    assert all(line.startswith(("  ", "probable (")) for line in done.out.splitlines()) and "a row\n" in done.err
+
+
+def test_other_rows_are_not_said_to_be_probabilities(kinds):
+    assert not contract.sums_to_one(made(kinds, "Network"))
+
+
+def test_fewer_texts_are_compared_if_creating_the_drafter_takes_long(kinds):
+    times = iter([0.0, 4.0, 0.0, 0.001])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contract.time, "monotonic", lambda: next(times))
+        assert contract.affordable(made(kinds, "Own")) == 2
+        assert contract.affordable(made(kinds, "Own")) == contract.TEXTS
+
+
 @pytest.mark.parametrize("words, says, status", [
+    (["idea.txt"], "idea.txt: expected a file in Python, whose name ends with .py", 1),
     (["idea.py", "nobody"], 'expected a drafter of', 2), (["idea.py", "best:x=1"], 'found "x"', 2), (["none.py"], "none.py", 1),
     (["idea.py", "best", "--target", "no-model"], "no-model", 1), ([], "missing argument", 2)])  # fmt: skip
 def test_check_drafter_refuses(words, says, status, tiny, tmp_path):

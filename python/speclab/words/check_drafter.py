@@ -1,5 +1,7 @@
 """check-drafter - the contract of a drafter in Python: does it declare truthfully, does it depend on the text alone, is the output the target's?"""
 
+import argparse
+import contextlib
 import functools
 import json
 import os
@@ -89,11 +91,11 @@ def _drawn(target: str, file: str, drafter: str) -> contract.Truth:
 
 class Report:
     def __init__(self) -> None:
-        self.wrong = 0
+        self.wrong, self.out = 0, sys.stdout
 
     def line(self, ok: bool | None, what: str, how: str) -> None:
         self.wrong += ok is False
-        print(f"  {'ok   ' if ok else '-    ' if ok is None else 'WRONG'}  {what}: {how}", flush=True)
+        print(f"  {'ok   ' if ok else '-    ' if ok is None else 'WRONG'}  {what}: {how}", file=self.out, flush=True)
 
     def truth(self, what: str, t: contract.Truth) -> None:
         """Prints "ok" only if q was tested."""
@@ -132,6 +134,8 @@ def _contract(r: Report, kind: type[plugins.Drafter], given: dict[str, str], set
     try:
         if (by := plugins.how_it_drafts(kind)) != "propose":
             r.line(True, "declares truthfully", f"the engine draws from what {by} returns, so q is true by construction")
+            if contract.sums_to_one(make):
+                r.line(None, "returns logits", "the numbers of a row sum to 1, as probabilities do: if they are, return their logarithms, np.log(p)")
         elif not _reports_q(kind):
             r.line(True, "declares truthfully", 'the engine refuses a token with a q, as "sampled" is not in `makes`')
         else:
@@ -140,8 +144,10 @@ def _contract(r: Report, kind: type[plugins.Drafter], given: dict[str, str], set
             how = f'it says that it does not (remembers = "{kind.remembers}"), so texts can differ from run to run'
             r.line(None, "depends on the text alone", how)
         else:
-            d = contract.depends_on_more(make)
-            how = f"{contract.TEXTS - 1} texts in {len(contract.HISTORIES)} histories"
+            count = contract.affordable(make)
+            d = contract.depends_on_more(make, count)
+            how = f"{count} texts in {len(contract.HISTORIES)} histories"
+            how += ", no more as it takes long to create the drafter" if count < contract.TEXTS else ""
             how = how if d is None else f"a draft differs when {d.history}: {d.difference}"
             r.line(d is None, "depends on the text alone", how)
     except Exception as why:
@@ -169,7 +175,12 @@ def _target(r: Report, kind: type[plugins.Drafter], target: str, file: str, draf
 
 
 def main(words: list[str]) -> int:
-    given = options().read(words)
+    given, r = options().read(words), Report()
+    with contextlib.redirect_stdout(sys.stderr):  # what a plugin prints is no part of the report
+        return _checked(given, r)
+
+
+def _checked(given: argparse.Namespace, r: Report) -> int:
     values = settings.inline(given.drafter, given.file) if given.drafter else {}
     name = values.pop("kind", None)
     kinds: dict[str, Any] = {plugins.name(k): k for k in door.load(given.file) if issubclass(k, plugins.Drafter)}
@@ -178,14 +189,13 @@ def main(words: list[str]) -> int:
     if name is not None and name not in kinds:
         raise Misuse(f'{given.file}: expected a drafter of {", ".join(kinds)}, found "{name}"')
     model = engine.objects("inspect", given.target, "--json")[0]
-    r = Report()
     for which, kind in kinds.items():
         if name not in (None, which):
             continue
         known = [o.name for o in plugins.options(kind)]
         if plugins.how_it_drafts(kind) == "propose" and (unknown := [v for v in values if v not in known]):
             raise Misuse(f"{which}: expected options of {', '.join(known) or 'none'}, found \"{unknown[0]}\"")
-        print(f"{which} ({given.file}:{plugins.line(kind)}), target {given.target}")
+        print(f"{which} ({given.file}:{plugins.line(kind)}), target {given.target}", file=r.out)
         setting = contract.Setting(model["vocab"], min(model["tokens"] or model["vocab"], model["vocab"]), model["width"])
         _contract(r, kind, values, setting, given.file)
         try:
