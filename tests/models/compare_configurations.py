@@ -269,17 +269,34 @@ def check_family(speclab, family, only, verbose):
     return results
 
 
-def table(all_results):
-    """Lines of Markdown: a row for each key, a column for each family."""
-    families = list(all_results)
-    keys = sorted({k for r in all_results.values() for k in r})
-    lines = ["| key | " + " | ".join(f"`{f}`" for f in families) + " |", "|---|" + ":-:|" * len(families)]
+def lines_of(cells, families):
+    """A row for all keys with the same cells, {key: {family: cell}}: the cell of most families, and those that have another."""
     rows = collections.defaultdict(list)
-    for key in keys:
-        cells = ["".join(SYMBOL[x] for x in SYMBOL if all_results[f][key][x]) or " " for f in families]
-        rows[tuple(cells)].append(f"`{key}`")
-    for cells, names in sorted(rows.items(), key=lambda r: r[1]):
-        lines.append(f"| {', '.join(names)} | " + " | ".join(cells) + " |")
+    for key in sorted(cells):
+        rows[tuple(cells[key][f] for f in families)].append(key)
+    for row, keys in sorted(rows.items(), key=lambda r: r[1]):
+        most = collections.Counter(c for c in row if c).most_common(1)[0][0]
+        others = {c: [f for f, x in zip(families, row, strict=True) if x == c] for c in dict.fromkeys(row) if c and c != most}
+        said = [f"`{c}`: {', '.join(of)}" for c, of in others.items()]
+        if not all(row):
+            said.append(f"tried in {', '.join(f for f, x in zip(families, row, strict=True) if x)} alone")
+        yield keys, most, "; ".join(said)
+
+
+def table(all_results):
+    """Lines of Markdown: for each key what is so in most families, and in which it is not; then the same of keys beside text_config."""
+    cells = {key: {f: "".join(SYMBOL[x] for x in SYMBOL if r.get(key, {}).get(x)) for f, r in all_results.items()}
+             for key in sorted({k for r in all_results.values() for k in r})}  # fmt: skip
+    inner, outer = ({k: c for k, c in cells.items() if k.startswith("top:") == top and any(c.values())} for top in (False, True))
+    lines = [f"Families: {', '.join(f'`{f}`' for f in all_results)}.", "", "| key | most families | others |", "|---|---|---|"]
+    lines += [f"| {', '.join(f'`{k}`' for k in keys)} | {most} | {others} |" for keys, most, others in lines_of(inner, list(all_results))]
+    rows = list(lines_of(outer, [f for f in all_results if f in WRAPPERS]))
+    for keys, most, others in rows:
+        names = ", ".join(f"`{k}`" for k in keys)
+        if len(keys) == max(len(r[0]) for r in rows):
+            untried = ", ".join(f"`{k}`" for k in inner if f"top:{k}" not in outer)
+            names = "`top:` of every other key" + (f" but {untried}, which are not tried" if untried else "")
+        lines.append(f"| {names} | {most} | {others} |")
     return lines
 
 
