@@ -10,20 +10,20 @@ def interval(row):
 
 
 def drafters(rows):
-    """A line for each kind of drafter, which occurs once in each experiment; two columns for each experiment and temperature."""
+    """A line for each kind of drafter, which occurs once in each experiment; a column for each experiment and temperature."""
     first, cell = rows[0], {(r["experiment"], r["sampling"], r["drafter_kind"]): r for r in rows}
     assert len(cell) == len(rows), "expected each kind of drafter once in each experiment and at each temperature"
     columns = list(dict.fromkeys((r["experiment"], r["sampling"], r["target"]) for r in rows))
     for r in rows:
         assert r["sampling"] != "temperature=0" or r["equal_texts"] == r["compared_texts"], f"{r['drafter']}: texts differ from those of none"
     lines = [f"Every drafter on Spec-Bench's prompts ({first['prompt_file'].split()[0]}; `experiments/drafters`), "
-             f"{first['machine']}, revision {first['revision'][:12]}: speedup over `none` (95 % interval), tokens per step. "
+             f"{first['machine']}, revision {first['revision'][:12]}: speedup over `none` (95 % interval); tokens per step. "
              "`./run readme drafters` writes this table.", "",
-             "| drafter | " + " | ".join(f"{target}, {s.replace('temperature=', 'T = ')} |" for _, s, target in columns),
-             "|---|" + "--:|--:|" * len(columns)]
+             "| drafter | " + " | ".join(f"{target}, {s.replace('temperature=', 'T = ')}" for _, s, target in columns) + " |",
+             "|---|" + "--:|" * len(columns)]
     for kind in dict.fromkeys(r["drafter_kind"] for r in rows if r["drafter_kind"] != "none"):
         of = [cell.get((e, s, kind)) for e, s, _ in columns]
-        lines.append(f"| `{kind}` | " + " | ".join(f"{interval(r)} | {float(r['tokens_per_step']):.2f}" if r else " | " for r in of) + " |")
+        lines.append(f"| `{kind}` | " + " | ".join(f"{interval(r)}; {float(r['tokens_per_step']):.2f}" if r else "" for r in of) + " |")
     return [*lines, "", "All greedy texts are equal to those of `none`. The time of `oracle`'s drafts is not counted."]
 
 
