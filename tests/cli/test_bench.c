@@ -1,5 +1,5 @@
 // test_bench.c - statistics, cost models and probes of `speclab bench`. No time is asserted.
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static bool near(double a, double b, double share)
 
 // ---- statistics
 
-static void quartiles_are_interpolated_linearly(void **state)
+TEST(quartiles_are_interpolated_linearly)
 {
     struct spread s = spread_of((const double[]){ 5, 1, NAN, 4, 2, 3 }, 6);
     assert_int_equal(s.n, 5);
@@ -61,7 +61,7 @@ static double stepped(double n, double c)
     return 4e6 + 3e6 * floor((n - 1) / 4) + 500 * c;
 }
 
-static void a_hinge_is_recovered_from_its_own_costs(void **state)
+TEST(a_hinge_is_recovered_from_its_own_costs)
 {
     struct cost_point p[ROWS * CONTEXTS];
     struct cost c;
@@ -79,7 +79,7 @@ static void a_hinge_is_recovered_from_its_own_costs(void **state)
 }
 
 // Two points of one context say nothing about the context's term.
-static void a_term_that_the_points_do_not_determine_is_0(void **state)
+TEST(a_term_that_the_points_do_not_determine_is_0)
 {
     struct cost c = { 0 };
     cost_fit_step(&c, (const struct cost_point[]){ { 1, 128, 2e6, 0 }, { 1, 128, 2e6, 0 } }, 2);
@@ -92,7 +92,7 @@ static double union_of(double n)
     return 4 * 64 * (1 - pow(1 - 6.0 / 64, n));
 }
 
-static void the_experts_that_a_pass_reads_are_a_term_of_its_cost(void **state)
+TEST(the_experts_that_a_pass_reads_are_a_term_of_its_cost)
 {
     struct cost_point p[ROWS * CONTEXTS];
     struct cost c;
@@ -115,7 +115,7 @@ static void the_experts_that_a_pass_reads_are_a_term_of_its_cost(void **state)
     cost_free(&c);
 }
 
-static void costs_with_steps_are_fitted_by_a_table(void **state)
+TEST(costs_with_steps_are_fitted_by_a_table)
 {
     struct cost_point p[ROWS * CONTEXTS];
     struct cost c;
@@ -132,7 +132,7 @@ static void costs_with_steps_are_fitted_by_a_table(void **state)
     cost_free(&c);
 }
 
-static void a_cost_fitted_to_few_points_is_exact_at_them(void **state)
+TEST(a_cost_fitted_to_few_points_is_exact_at_them)
 {
     const struct cost_point p[] = { { 1, 128, 5e6, 0 }, { 3, 128, 7e6, 0 }, { 1, 256, 6e6, 0 }, { 3, 256, 8e6, 0 } };
     struct cost c;
@@ -152,7 +152,7 @@ static void a_cost_fitted_to_few_points_is_exact_at_them(void **state)
 
 // ---- the machine
 
-static void placement_follows_from_latency_and_bandwidth(void **state)
+TEST(placement_follows_from_latency_and_bandwidth)
 {
     const struct machine_state s = { 32e9, 36e9, 50 }, d = { 32e9, 63e9, 340 }, here = { 13e9, 26e9, 150 };
     struct machine_state slower = d;
@@ -166,7 +166,7 @@ static void placement_follows_from_latency_and_bandwidth(void **state)
     assert_int_equal(placement_between(&d, &slower), PLACED_UNSTABLE);
 }
 
-static void probes_measure_positive_numbers(void **state)
+TEST(probes_measure_positive_numbers)
 {
     struct prober *p = prober_create(2);
     assert_non_null(p);
@@ -183,7 +183,7 @@ static void probes_measure_positive_numbers(void **state)
         assert_true(peak[i].per_second > 0);
 }
 
-static void the_load_of_other_processes_is_not_negative(void **state)
+TEST(the_load_of_other_processes_is_not_negative)
 {
     struct load l = load_begin(1);
     assert_true(isnan(load_foreign(&l, 1)));
@@ -196,7 +196,7 @@ static void the_load_of_other_processes_is_not_negative(void **state)
 // ---- the timed backend
 
 // From timed_begin to timed_end the operations are others; then the backend is as it was, to the byte.
-static void a_timed_backend_is_as_it_was(void **state)
+TEST(a_timed_backend_is_as_it_was)
 {
     struct error err;
     struct backend *b = backend_cpu(1, &err), before = *b;
@@ -215,7 +215,7 @@ static bool lost(struct backend *b, struct error *err)
     return fail(err, "device lost");
 }
 
-static void a_failure_while_timing_is_reported_once(void **state)
+TEST(a_failure_while_timing_is_reported_once)
 {
     struct error err = { "" };
     struct backend *b = backend_cpu(1, &err);
@@ -267,7 +267,7 @@ static int64_t calls_of(const struct timed *t, const char *name)
     return calls;
 }
 
-static void timing_does_not_change_logits(void **state)
+TEST(timing_does_not_change_logits)
 {
     struct error err;
     enum { N = 4 };
@@ -291,21 +291,4 @@ static void timing_does_not_change_logits(void **state)
     free(counted);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quartiles_are_interpolated_linearly),
-        cmocka_unit_test(a_hinge_is_recovered_from_its_own_costs),
-        cmocka_unit_test(a_term_that_the_points_do_not_determine_is_0),
-        cmocka_unit_test(the_experts_that_a_pass_reads_are_a_term_of_its_cost),
-        cmocka_unit_test(costs_with_steps_are_fitted_by_a_table),
-        cmocka_unit_test(a_cost_fitted_to_few_points_is_exact_at_them),
-        cmocka_unit_test(placement_follows_from_latency_and_bandwidth),
-        cmocka_unit_test(probes_measure_positive_numbers),
-        cmocka_unit_test(the_load_of_other_processes_is_not_negative),
-        cmocka_unit_test(a_timed_backend_is_as_it_was),
-        cmocka_unit_test(a_failure_while_timing_is_reported_once),
-        cmocka_unit_test(timing_does_not_change_logits),
-    };
-    return cmocka_run_group_tests(tests, models_make, models_remove);
-}
+RUN_TESTS(models_make, models_remove)

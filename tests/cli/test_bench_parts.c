@@ -16,7 +16,7 @@
 #include "kernels/cpu/probe.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/cli/child_process.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
@@ -48,7 +48,7 @@ static struct bench_plan small_plan(int rows, int context)
 // ---- several slots
 
 // A slot's row has the logits that it has alone: each slot sees its own cached tokens, as many as the others.
-static void slots_of_a_pass_do_not_see_each_other(void **state)
+TEST(slots_of_a_pass_do_not_see_each_other)
 {
     struct error err = { "" };
     struct bench b;
@@ -100,7 +100,7 @@ static int count_of(const char *text, const char *what)
     return n;
 }
 
-static void every_measurement_is_announced(void **state)
+TEST(every_measurement_is_announced)
 {
     struct error err = { "" };
     struct bench b;
@@ -135,7 +135,7 @@ static void every_measurement_is_announced(void **state)
 
 // No more rounds than requested, except for those that do not count. These rounds are too short to measure the load of
 // other processes.
-static void rounds_are_run_until_enough_of_them_count(void **state)
+TEST(rounds_are_run_until_enough_of_them_count)
 {
     for (int repeats = 1; repeats <= 3; repeats += 2) {
         struct error err = { "" };
@@ -153,7 +153,7 @@ static void rounds_are_run_until_enough_of_them_count(void **state)
 }
 
 // The context of the models is 512 tokens.
-static void a_plan_is_limited_to_the_context_of_the_model(void **state)
+TEST(a_plan_is_limited_to_the_context_of_the_model)
 {
     struct error err = { "" };
     struct bench b;
@@ -186,7 +186,7 @@ static void a_plan_is_limited_to_the_context_of_the_model(void **state)
     assert_int_equal(bench_model_rows(&(struct bench_model_plan){ .rows = 5, .slots = 60, .prompt = 1 }), 300);
 }
 
-static void memory_is_probed_by_the_threads_of_the_plan(void **state)
+TEST(memory_is_probed_by_the_threads_of_the_plan)
 {
     const int before = count_entries("/proc/self/task");
     struct error err = { "" };
@@ -240,7 +240,7 @@ static bool pass_works(struct bench *b, struct error *err)
 }
 
 // The device fails at its first sync, its second, and so on: the work reports failure, until there are fewer syncs than that.
-static void a_device_failure_is_reported(void **state)
+TEST(a_device_failure_is_reported)
 {
     static const struct {
         bool (*works)(struct bench *b, struct error *err);
@@ -266,7 +266,7 @@ static void a_device_failure_is_reported(void **state)
         }
 }
 
-static void missing_device_memory_is_reported(void **state)
+TEST(missing_device_memory_is_reported)
 {
     struct error err = { "" };
     struct bench b;
@@ -301,7 +301,7 @@ static double stat_seconds(void)
     return i == 8 ? sum / (double)sysconf(_SC_CLK_TCK) : -1;
 }
 
-static void load_equals_the_statistics_of_the_kernel(void **state)
+TEST(load_equals_the_statistics_of_the_kernel)
 {
     const double before = stat_seconds();
     const struct load l = load_begin(0);
@@ -311,7 +311,7 @@ static void load_equals_the_statistics_of_the_kernel(void **state)
     assert_true(l.busy >= before && l.busy <= after);
 }
 
-static void the_processor_is_named(void **state)
+TEST(the_processor_is_named)
 {
     char *is = machine_processor(), *line = NULL;
     size_t n = 0;
@@ -330,16 +330,5 @@ static void the_processor_is_named(void **state)
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN); // as in main.c
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slots_of_a_pass_do_not_see_each_other),
-        cmocka_unit_test(every_measurement_is_announced),
-        cmocka_unit_test(rounds_are_run_until_enough_of_them_count),
-        cmocka_unit_test(a_plan_is_limited_to_the_context_of_the_model),
-        cmocka_unit_test(memory_is_probed_by_the_threads_of_the_plan),
-        cmocka_unit_test(a_device_failure_is_reported),
-        cmocka_unit_test(missing_device_memory_is_reported),
-        cmocka_unit_test(load_equals_the_statistics_of_the_kernel),
-        cmocka_unit_test(the_processor_is_named),
-    };
-    return cmocka_run_group_tests(tests, models_make, models_remove);
+    return tests_run(models_make, models_remove);
 }

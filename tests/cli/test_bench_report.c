@@ -14,7 +14,7 @@
 #include "experiments/machine.h"
 #include "models/model.h"
 #include "results/store.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/cli/child_process.h"
 #include "tests/support/file_write.h"
 #include "tests/results/sample_facts.h"
@@ -236,7 +236,7 @@ static char *all_outputs(void)
     return replaced(text, "},{", "},\n{");  // for readable diffs
 }
 
-static void output_equals_the_golden_file(void **state)
+TEST(output_equals_the_golden_file)
 {
     char *now = all_outputs();
     assert_golden_file("bench.txt", now, write_golden);
@@ -254,7 +254,7 @@ static double layer_products(void) // multiplications of one row in one layer
 }
 
 // Counted row by row and layer by layer; each element of a head's keys and values takes two operations.
-static void work_is_counted_row_by_row(void **state)
+TEST(work_is_counted_row_by_row)
 {
     struct bench b = { 0 };
     bare(&b);
@@ -281,7 +281,7 @@ static void work_is_counted_row_by_row(void **state)
 }
 
 // The peak of an instruction set that the device does not use is none for it.
-static void a_peak_is_of_the_instructions_of_the_device(void **state)
+TEST(a_peak_is_of_the_instructions_of_the_device)
 {
     static const struct peak peak[] = {
         { "f32", "avx512", 8 }, { "f32", "avx2", 4 }, { "f32", "plain", 2 }, { "int8", "plain", 16 }
@@ -313,7 +313,7 @@ static void a_peak_is_of_the_instructions_of_the_device(void **state)
 }
 
 // Computed by plain loops over the rounds that count.
-static void spreads_cover_the_rounds_that_count(void **state)
+TEST(spreads_cover_the_rounds_that_count)
 {
     struct bench b = { 0 };
     complete(&b);
@@ -347,7 +347,7 @@ static void holds(struct store *s, const char *sql)
         fail_msg("expected 1: %s", sql);
 }
 
-static void measurements_are_stored(void **state)
+TEST(measurements_are_stored)
 {
     struct error err = { "" };
     char *path = test_path("report.db");
@@ -414,12 +414,5 @@ static void measurements_are_stored(void **state)
 int main(int argc, char **argv)
 {
     write_golden = argc == 2 && strcmp(argv[1], "write") == 0;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(output_equals_the_golden_file),
-        cmocka_unit_test(work_is_counted_row_by_row),
-        cmocka_unit_test(a_peak_is_of_the_instructions_of_the_device),
-        cmocka_unit_test(spreads_cover_the_rounds_that_count),
-        cmocka_unit_test(measurements_are_stored),
-    };
-    return cmocka_run_group_tests(tests, models_make, models_remove);
+    return tests_run(models_make, models_remove);
 }

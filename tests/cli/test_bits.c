@@ -12,7 +12,7 @@
 #include "experiments/experiment.h"
 #include "results/query.h"
 #include "results/store.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/cli/child_process.h"
 #include "tests/experiments/small_experiments.h"
 #include "tests/support/printed_text.h"
@@ -98,7 +98,7 @@ static char *compare_all(const char *db, enum agreement *worst)
     return text;
 }
 
-static void every_token_of_every_text_is_compared(void **state)
+TEST(every_token_of_every_text_is_compared)
 {
     enum agreement worst = DIFFER_BEYOND_ROUNDING;
     seen.result = (struct logit_comparison){ .first.sequence = -1 };
@@ -138,7 +138,7 @@ static void every_token_of_every_text_is_compared(void **state)
     free(out);
 }
 
-static void differences_are_printed_and_stored(void **state)
+TEST(differences_are_printed_and_stored)
 {
     for (int bugs = 0; bugs < 2; bugs++) {
         enum agreement worst = BITWISE_EQUAL;
@@ -176,7 +176,7 @@ static void differences_are_printed_and_stored(void **state)
     }
 }
 
-static void an_interrupted_run_reports_it_and_stores_nothing(void **state)
+TEST(an_interrupted_run_reports_it_and_stores_nothing)
 {
     struct error err = { "" };
     const volatile int stop = 1;
@@ -192,7 +192,7 @@ static void an_interrupted_run_reports_it_and_stores_nothing(void **state)
 }
 
 // A draft token picked with the rule's own random numbers depends on the text. A second drafter does not change that.
-static void a_drafter_coupled_to_the_rule_is_refused(void **state)
+TEST(a_drafter_coupled_to_the_rule_is_refused)
 {
     struct error err = { "" };
     enum agreement worst;
@@ -215,7 +215,7 @@ static void a_drafter_coupled_to_the_rule_is_refused(void **state)
 
 // ---- the command, with the real comparison
 
-static void the_command_finds_equal_bits(void **state)
+TEST(the_command_finds_equal_bits)
 {
     write_file("bits.yaml", experiment_text);
     struct child_result s =
@@ -229,14 +229,4 @@ static void the_command_finds_equal_bits(void **state)
     store_close(store);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_token_of_every_text_is_compared),
-        cmocka_unit_test(differences_are_printed_and_stored),
-        cmocka_unit_test(an_interrupted_run_reports_it_and_stores_nothing),
-        cmocka_unit_test(a_drafter_coupled_to_the_rule_is_refused),
-        cmocka_unit_test(the_command_finds_equal_bits),
-    };
-    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
-}
+RUN_TESTS(make_files, test_directory_tear_down)

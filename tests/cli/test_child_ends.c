@@ -1,6 +1,6 @@
 // test_child_ends.c - no process that the program starts outlives it: Python with a chat template. A child of
 // this test starts one and is killed by SIGKILL; this test then inherits what is left of it, and waits for its end.
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -114,7 +114,7 @@ static void ends_with_it(void (*start)(void), int ms)
     fail_msg("it goes on %d s after the program that started it was killed", SOON);
 }
 
-static void a_rendering_ends_with_its_program(void **state)
+TEST(a_rendering_ends_with_its_program)
 {
     template = loop;
     ends_with_it(render_without_end, 300);
@@ -124,7 +124,7 @@ static void a_rendering_ends_with_its_program(void **state)
 }
 
 // What the kernel says of the end of a thread is no use here: the closed socket ends it.
-static void a_rendering_of_another_thread_ends_with_the_program(void **state)
+TEST(a_rendering_of_another_thread_ends_with_the_program)
 {
     template = loop;
     ends_with_it(render_in_a_thread, 300);
@@ -140,7 +140,7 @@ static void *open_and_end(void *unused)
     return NULL;
 }
 
-static void a_renderer_outlives_the_thread_that_started_it(void **state)
+TEST(a_renderer_outlives_the_thread_that_started_it)
 {
     pthread_t thread;
     struct text to = { 0 };
@@ -161,11 +161,6 @@ static void a_renderer_outlives_the_thread_that_started_it(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rendering_ends_with_its_program),
-        cmocka_unit_test(a_rendering_of_another_thread_ends_with_the_program),
-        cmocka_unit_test(a_renderer_outlives_the_thread_that_started_it),
-    };
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

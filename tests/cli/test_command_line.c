@@ -1,5 +1,5 @@
 // test_command_line.c - shared parts of the commands: parsing of numbers and names, streamed text, and its summary.
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #include "commands/text_stream.h"
 #include "commands/transcript.h"
 
-static void a_number_is_the_whole_argument_and_in_range(void **state)
+TEST(a_number_is_the_whole_argument_and_in_range)
 {
     static const char *const wrong[] = { "", " 5", "5 ", "5x", "x", "0x5", "-1", "11", "-", "99999999999999999999" };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
@@ -37,7 +37,7 @@ static void a_number_is_the_whole_argument_and_in_range(void **state)
     assert_int_equal(v, 77);
 }
 
-static void nearest_minimizes_the_edit_distance(void **state)
+TEST(nearest_minimizes_the_edit_distance)
 {
     static const struct {
         const char *word, *list[4], *nearest;
@@ -62,7 +62,7 @@ static void nearest_minimizes_the_edit_distance(void **state)
     }
 }
 
-static void a_missing_file_is_named(void **state)
+TEST(a_missing_file_is_named)
 {
     struct error err;
     struct text t = { 0 };
@@ -79,7 +79,7 @@ static char *all_of(FILE *f)
     return xstrdup(text);
 }
 
-static void accepted_draft_tokens_are_green_and_flushed_at_once(void **state)
+TEST(accepted_draft_tokens_are_green_and_flushed_at_once)
 {
     for (int colour = 0; colour < 2; colour++) {
         struct stat st;
@@ -130,7 +130,7 @@ static char *printed(const struct transcript *t)
     return text;
 }
 
-static void the_text_summary_contains_every_number(void **state)
+TEST(the_text_summary_contains_every_number)
 {
     struct transcript t = example;
     char *text = printed(&t);
@@ -158,7 +158,7 @@ static void the_text_summary_contains_every_number(void **state)
     free(text);
 }
 
-static void the_json_summary_contains_every_number(void **state)
+TEST(the_json_summary_contains_every_number)
 {
     struct transcript t = example;
     int32_t token[30];
@@ -177,15 +177,4 @@ static void the_json_summary_contains_every_number(void **state)
     json_free(j);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_number_is_the_whole_argument_and_in_range),
-        cmocka_unit_test(nearest_minimizes_the_edit_distance),
-        cmocka_unit_test(a_missing_file_is_named),
-        cmocka_unit_test(accepted_draft_tokens_are_green_and_flushed_at_once),
-        cmocka_unit_test(the_text_summary_contains_every_number),
-        cmocka_unit_test(the_json_summary_contains_every_number),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -1,5 +1,5 @@
 // test_commands.c - the program from outside: help, and what `list` has.
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "tests/cli/child_process.h"
 #include "verifier/rules/rule.h"
 
-static void help_goes_to_stdout_and_usage_errors_do_not(void **state)
+TEST(help_goes_to_stdout_and_usage_errors_do_not)
 {
     const char *commands[] = { "", "generate ", "inspect ", "exact ", "list --json ", "run ", "report --csv " };
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
@@ -29,7 +29,7 @@ static void help_goes_to_stdout_and_usage_errors_do_not(void **state)
     child_result_free(&s);
 }
 
-static void list_contains_everything_registered(void **state)
+TEST(list_contains_everything_registered)
 {
     struct child_result as_json = child_run("list --json");
     struct json *j = child_result_json(&as_json);
@@ -50,9 +50,5 @@ static void list_contains_everything_registered(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(help_goes_to_stdout_and_usage_errors_do_not),
-        cmocka_unit_test(list_contains_everything_registered),
-    };
-    return child_is_present() ? cmocka_run_group_tests(tests, NULL, NULL) : child_is_missing();
+    return child_is_present() ? tests_run(NULL, NULL) : child_is_missing();
 }

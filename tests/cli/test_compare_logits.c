@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 #include "commands/exact/compare_logits.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 enum { VOCAB = 6 };
 
@@ -17,7 +17,7 @@ static struct logit_comparison compare(const float *verified, double limit)
     return c;
 }
 
-static void equal_bits_are_bitwise_equal(void **unused)
+TEST(equal_bits_are_bitwise_equal)
 {
     const struct logit_comparison c = compare(row, 0);
     assert_int_equal(c.different, 0);
@@ -25,7 +25,7 @@ static void equal_bits_are_bitwise_equal(void **unused)
     assert_int_equal(c.first.sequence, -1);
 }
 
-static void one_unit_in_the_last_place_is_a_difference(void **unused)
+TEST(one_unit_in_the_last_place_is_a_difference)
 {
     float other[VOCAB];
     for (int i = 0; i < VOCAB; i++) {
@@ -46,7 +46,7 @@ static void one_unit_in_the_last_place_is_a_difference(void **unused)
 }
 
 // 0.26 is 0.111 of the spread; the top two are 0.5 apart, and swap.
-static void another_argmax_is_a_tie_within_rounding_and_a_bug_beyond_it(void **unused)
+TEST(another_argmax_is_a_tie_within_rounding_and_a_bug_beyond_it)
 {
     const float other[VOCAB] = { 1, 2.74f, 2.76f, -4, 0, 2 };
     const struct logit_comparison coarse = compare(other, 0.112), fine = compare(other, 0.110);
@@ -63,7 +63,7 @@ static void another_argmax_is_a_tie_within_rounding_and_a_bug_beyond_it(void **u
     assert_int_equal(comparison_result(&fine), DIFFER_BEYOND_ROUNDING);
 }
 
-static void a_row_of_another_position_is_a_bug_despite_an_equal_argmax(void **unused)
+TEST(a_row_of_another_position_is_a_bug_despite_an_equal_argmax)
 {
     const float other[VOCAB] = { -4, 3, 0, 2, 2.5f, 1 };
     const struct logit_comparison c = compare(other, 1);
@@ -73,7 +73,7 @@ static void a_row_of_another_position_is_a_bug_despite_an_equal_argmax(void **un
     assert_int_equal(c.first.position, 30);
 }
 
-static void the_first_and_the_largest_difference_are_kept(void **unused)
+TEST(the_first_and_the_largest_difference_are_kept)
 {
     const float tie[VOCAB] = { 1, 2.74f, 2.76f, -4, 0, 2 }, bug[VOCAB] = { 9, 3, 2.5f, -4, 0, 2 };
     struct logit_comparison c = comparison_start(0.3);
@@ -92,7 +92,7 @@ static void the_first_and_the_largest_difference_are_kept(void **unused)
     assert_int_equal(comparison_result(&c), DIFFER_BEYOND_ROUNDING);
 }
 
-static void not_a_number_is_a_bug(void **unused)
+TEST(not_a_number_is_a_bug)
 {
     const float bad[] = { NAN, INFINITY, -INFINITY };
     for (int k = 0; k < 3; k++) {
@@ -109,7 +109,7 @@ static void not_a_number_is_a_bug(void **unused)
     }
 }
 
-static void coarser_precision_has_a_larger_limit(void **unused)
+TEST(coarser_precision_has_a_larger_limit)
 {
     assert_true(rounding_limit(ACTIVATIONS_F32, F32) < rounding_limit(ACTIVATIONS_F32, BF16));
     assert_true(rounding_limit(ACTIVATIONS_F32, BF16) < rounding_limit(ACTIVATIONS_BF16, F32));
@@ -117,16 +117,4 @@ static void coarser_precision_has_a_larger_limit(void **unused)
     assert_true(rounding_limit(ACTIVATIONS_F32, Q8_0) == rounding_limit(ACTIVATIONS_BF16, F32)); // equally coarse
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_bits_are_bitwise_equal),
-        cmocka_unit_test(one_unit_in_the_last_place_is_a_difference),
-        cmocka_unit_test(another_argmax_is_a_tie_within_rounding_and_a_bug_beyond_it),
-        cmocka_unit_test(a_row_of_another_position_is_a_bug_despite_an_equal_argmax),
-        cmocka_unit_test(the_first_and_the_largest_difference_are_kept),
-        cmocka_unit_test(not_a_number_is_a_bug),
-        cmocka_unit_test(coarser_precision_has_a_larger_limit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

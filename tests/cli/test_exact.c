@@ -1,7 +1,7 @@
 // test_exact.c - `speclab exact` on small models: output, database and exit status, and that interrupted runs reach the
 // same sums as uninterrupted ones.
 #include "tests/formats/derived_model.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -88,7 +88,7 @@ static int64_t first_int_of(const char *db, const char *sql)
 
 // ---- rules
 
-static void every_rule_is_as_declared(void **state)
+TEST(every_rule_is_as_declared)
 {
     struct child_result s = child_run("exact --rules --instances 2 --db %s/rules.db", test_directory());
     child_expect_success(&s, "exact --rules");
@@ -114,7 +114,7 @@ static void every_rule_is_as_declared(void **state)
 
 // ---- texts
 
-static void cells_are_tested_and_stored(void **state)
+TEST(cells_are_tested_and_stored)
 {
     write_experiment("many.yaml",
                      "  sampling: [{temperature: 1}, {temperature: 0.7, top_p: 0.9, repetition_penalty: 1.2}]\n"
@@ -156,7 +156,7 @@ static void cells_are_tested_and_stored(void **state)
     store_close(s);
 }
 
-static void enough_tokens_give_a_verdict(void **state)
+TEST(enough_tokens_give_a_verdict)
 {
     write_file(
         "near.yaml",
@@ -167,7 +167,7 @@ static void enough_tokens_give_a_verdict(void **state)
     assert_int_equal(first_int_of("enough.db", "SELECT count(*) FROM exact WHERE verdict = 'no bias found'"), 1);
 }
 
-static void until_sets_the_number_of_tokens(void **state)
+TEST(until_sets_the_number_of_tokens)
 {
     const struct power w = { 0.25, 0.999, 2 * EVIDENCE_TESTS + 2 };
     const int64_t needed = (int64_t)ceil(power_tokens(POWER_KS, 0.1, w));
@@ -326,7 +326,7 @@ static void run_with_interrupts(const char *file, const char *db, int number)
     print_message("%s, signal %d: interrupted %d times, %d times amid the texts\n", file, number, interrupts, amid);
 }
 
-static void interrupted_runs_reach_the_same_sums(void **state)
+TEST(interrupted_runs_reach_the_same_sums)
 {
     static const char *const files[] = { "one.yaml", "three.yaml" }, *const whole[] = { "one.db", "three.db" };
     for (int batch = 0; batch < 2; batch++) {
@@ -342,7 +342,7 @@ static void interrupted_runs_reach_the_same_sums(void **state)
     expect_equal_sums(whole[0], whole[1]); // a text has its own random numbers, and its rows do not depend on the batch
 }
 
-static void finished_texts_are_not_decoded_again_and_runs_can_be_extended(void **state)
+TEST(finished_texts_are_not_decoded_again_and_runs_can_be_extended)
 {
     expect_status("three.yaml", "again.db", "--tokens 300", UNDECIDED, "More tokens");
     struct stored_sums first = sums_in("again.db");
@@ -359,7 +359,7 @@ static void finished_texts_are_not_decoded_again_and_runs_can_be_extended(void *
 
 // ---- errors
 
-static void untestable_cells_and_failed_writes_are_errors(void **state)
+TEST(untestable_cells_and_failed_writes_are_errors)
 {
     write_experiment("greedy.yaml", "  sampling: [{temperature: 0}]\n  drafter: [ngram]\n");
     struct child_result s = exact("greedy.yaml", "greedy.db", "--tokens 30");
@@ -376,7 +376,7 @@ static void untestable_cells_and_failed_writes_are_errors(void **state)
     assert_int_equal(first_int_of("locked.db", "SELECT count(*) FROM exact WHERE finished IS NULL"), 1);
 }
 
-static void errors_are_one_sentence(void **state)
+TEST(errors_are_one_sentence)
 {
     write_experiment("none.yaml", PLAIN "  drafter: [none]\n");
     write_experiment("no_draft.yaml", PLAIN "  drafter: [{kind: small, model: absent.gguf}]\n");
@@ -415,15 +415,5 @@ int main(void)
 {
     if (!child_is_present())
         return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_rule_is_as_declared),
-        cmocka_unit_test(cells_are_tested_and_stored),
-        cmocka_unit_test(enough_tokens_give_a_verdict),
-        cmocka_unit_test(until_sets_the_number_of_tokens),
-        cmocka_unit_test(interrupted_runs_reach_the_same_sums),
-        cmocka_unit_test(finished_texts_are_not_decoded_again_and_runs_can_be_extended),
-        cmocka_unit_test(untestable_cells_and_failed_writes_are_errors),
-        cmocka_unit_test(errors_are_one_sentence),
-    };
-    return cmocka_run_group_tests(tests, make_pair_of_models, test_directory_tear_down);
+    return tests_run(make_pair_of_models, test_directory_tear_down);
 }

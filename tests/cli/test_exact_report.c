@@ -1,5 +1,5 @@
 // test_exact_report.c - a verdict with fixed numbers: how it is printed and stored.
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ static char *printed(const struct verdict *v, const struct observed *seen)
     return text;
 }
 
-static void a_verdict_is_printed(void **state)
+TEST(a_verdict_is_printed)
 {
     struct verdict *v = xcalloc(1, sizeof(*v));
     struct observed *seen = xcalloc(1, sizeof(*seen));
@@ -84,7 +84,7 @@ static void a_verdict_is_printed(void **state)
     free(v);
 }
 
-static void a_verdict_is_stored(void **state)
+TEST(a_verdict_is_stored)
 {
     struct error err = { "" };
     struct verdict *v = xcalloc(1, sizeof(*v));
@@ -122,11 +122,4 @@ static void a_verdict_is_stored(void **state)
     free(v);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_verdict_is_printed),
-        cmocka_unit_test(a_verdict_is_stored),
-    };
-    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
-}
+RUN_TESTS(make_files, test_directory_tear_down)

@@ -12,7 +12,7 @@
 #include "engine/engine.h"
 #include "core/files/input.h"
 #include "results/store.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/cli/child_process.h"
 #include "tests/experiments/small_experiments.h"
 #include "tests/support/small_heads.h"
@@ -51,7 +51,7 @@ static struct head_ranks evaluate(const char *text, int64_t tokens)
     return evaluate_and_print(text, tokens, NULL);
 }
 
-static void a_target_that_drafts_for_itself_is_always_correct(void **unused)
+TEST(a_target_that_drafts_for_itself_is_always_correct)
 {
     const struct head_ranks s =
         evaluate(CELLS("{temperature: 0}", "{kind: small, model: target.gguf, tokens: 4}"), 100);
@@ -65,7 +65,7 @@ static void a_target_that_drafts_for_itself_is_always_correct(void **unused)
 
 // A draft model that receives the text's tokens ranks a position the same at every depth: the counts of two depths differ
 // by the first position of each text only. Continuing from another token or another row would give other ranks.
-static void ranks_at_a_depth_equal_those_from_a_later_position(void **unused)
+TEST(ranks_at_a_depth_equal_those_from_a_later_position)
 {
     const struct head_ranks s =
         evaluate(CELLS("{temperature: 1}", "{kind: small, model: draft.gguf, tokens: 3, pick: greedy}"), 2 * 24);
@@ -81,7 +81,7 @@ static void ranks_at_a_depth_equal_those_from_a_later_position(void **unused)
     assert_true(found > 0 && s.ranked[0][0] < s.positions[0]);
 }
 
-static void every_head_reports_ranks_to_the_depth_of_its_drafts(void **unused)
+TEST(every_head_reports_ranks_to_the_depth_of_its_drafts)
 {
     char *target = test_path("target.gguf"), *draft = test_path("draft.gguf");
     pair_heads_make(target, draft);
@@ -106,7 +106,7 @@ static void every_head_reports_ranks_to_the_depth_of_its_drafts(void **unused)
 }
 
 // A random token of 288 would be correct once in 288.
-static void a_head_made_of_the_targets_layer_is_mostly_correct(void **unused)
+TEST(a_head_made_of_the_targets_layer_is_mostly_correct)
 {
     struct small_model one = small_default;
     one.layers = 1;
@@ -128,7 +128,7 @@ static void a_head_made_of_the_targets_layer_is_mostly_correct(void **unused)
 }
 
 // Rebuilds the table from the counts. The EAGLE-3 head has a third of the vocabulary, and is sometimes correct.
-static void the_table_follows_from_the_counts(void **unused)
+TEST(the_table_follows_from_the_counts)
 {
     static const char *const drafters[] = {
         "{kind: small, model: draft.gguf, tokens: 3, pick: greedy}",
@@ -223,7 +223,7 @@ static bool is_answer(int n)
 }
 
 // A draft model that is the target ranks a token first where it is the target's most probable one.
-static void texts_of_a_file_are_evaluated_where_they_are_answers(void **unused)
+TEST(texts_of_a_file_are_evaluated_where_they_are_answers)
 {
     static struct given g;
     struct head_ranks expected = { 0 };
@@ -265,13 +265,13 @@ static void texts_of_a_file_are_evaluated_where_they_are_answers(void **unused)
     free(file.s);
 }
 
-static void a_lookup_drafter_reports_no_ranks(void **unused)
+TEST(a_lookup_drafter_reports_no_ranks)
 {
     const struct head_ranks s = evaluate(CELLS("{temperature: 0}", "ngram"), 50);
     assert_int_equal(s.depth, -1); // no drafter has rows of q
 }
 
-static void the_command_writes_a_tree_that_a_drafter_reads(void **unused)
+TEST(the_command_writes_a_tree_that_a_drafter_reads)
 {
     if (!child_is_present())
         skip();
@@ -294,7 +294,7 @@ static void the_command_writes_a_tree_that_a_drafter_reads(void **unused)
 
 // A cell is identified by the contents of files, not by their names: another tree or another configuration of a head is
 // another run, and two names of one tree are the same run.
-static void the_contents_of_files_are_part_of_a_cell(void **unused)
+TEST(the_contents_of_files_are_part_of_a_cell)
 {
     static const char tree_cell[] =
         CELLS("{temperature: 0}", "{kind: small, model: draft.gguf, tree: t.json, pick: greedy}");
@@ -328,7 +328,7 @@ static void the_contents_of_files_are_part_of_a_cell(void **unused)
     free(changed);
 }
 
-static void errors_are_one_sentence(void **unused)
+TEST(errors_are_one_sentence)
 {
     if (!child_is_present())
         skip();
@@ -371,7 +371,7 @@ static void errors_are_one_sentence(void **unused)
 }
 
 // After a prompt of one token there is no hidden state yet that a head could read; at the next position there is.
-static void a_prompt_of_one_token_is_evaluated_from_the_next_position(void **unused)
+TEST(a_prompt_of_one_token_is_evaluated_from_the_next_position)
 {
     write_file("short.jsonl", "{\"question_id\": 1, \"category\": \"x\", \"input_ids\": [40]}\n");
     const struct head_ranks s =
@@ -385,7 +385,7 @@ static void a_prompt_of_one_token_is_evaluated_from_the_next_position(void **unu
 }
 
 // One token after a prompt of one: only the second prompt shows that the head reports ranks.
-static void a_text_too_short_to_evaluate_is_followed_by_another(void **unused)
+TEST(a_text_too_short_to_evaluate_is_followed_by_another)
 {
     write_file("shorter.jsonl", "{\"question_id\": 1, \"category\": \"x\", \"input_ids\": [40]}\n"
                                 "{\"question_id\": 2, \"category\": \"x\", \"input_ids\": [40, 41]}\n");
@@ -398,21 +398,4 @@ static void a_text_too_short_to_evaluate_is_followed_by_another(void **unused)
     assert_int_equal(s.positions[0], 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_target_that_drafts_for_itself_is_always_correct),
-        cmocka_unit_test(ranks_at_a_depth_equal_those_from_a_later_position),
-        cmocka_unit_test(every_head_reports_ranks_to_the_depth_of_its_drafts),
-        cmocka_unit_test(a_head_made_of_the_targets_layer_is_mostly_correct),
-        cmocka_unit_test(the_table_follows_from_the_counts),
-        cmocka_unit_test(texts_of_a_file_are_evaluated_where_they_are_answers),
-        cmocka_unit_test(a_lookup_drafter_reports_no_ranks),
-        cmocka_unit_test(the_command_writes_a_tree_that_a_drafter_reads),
-        cmocka_unit_test(the_contents_of_files_are_part_of_a_cell),
-        cmocka_unit_test(errors_are_one_sentence),
-        cmocka_unit_test(a_prompt_of_one_token_is_evaluated_from_the_next_position),
-        cmocka_unit_test(a_text_too_short_to_evaluate_is_followed_by_another),
-    };
-    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
-}
+RUN_TESTS(make_files, test_directory_tear_down)

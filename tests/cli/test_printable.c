@@ -14,7 +14,7 @@
 #include "results/query.h"
 #include "results/store.h"
 #include "tests/cli/child_process.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
 #include "tests/results/sample_facts.h"
@@ -26,7 +26,7 @@ static char *printable(const char *s, size_t n, const char *keep)
     return t.s;
 }
 
-static void controls_are_written_as_in_json(void **state)
+TEST(controls_are_written_as_in_json)
 {
     static const struct {
         const char *text, *shown;
@@ -57,7 +57,7 @@ static void controls_are_written_as_in_json(void **state)
 }
 
 // Every character of Unicode's first planes, as a text of JSON: printed, it is the same value.
-static void json_stays_the_same_value(void **state)
+TEST(json_stays_the_same_value)
 {
     struct text all = { 0 };
     for (unsigned c = 1; c < 0x20000; c++) {
@@ -82,7 +82,7 @@ static void json_stays_the_same_value(void **state)
 }
 
 // However the bytes are divided into writes.
-static void a_stream_prints_what_the_whole_text_gives(void **state)
+TEST(a_stream_prints_what_the_whole_text_gives)
 {
     static const char text[] =
         "a\r\nb\r\xE6\xBC\xA2 \xE6\xBC\x1B \xF0\x9F\x99\x82 \xC2\x9B \xE2\x80\xAE \xF0\x9F(\r\r\n end\xE9\n\xF0\x9F\x99";
@@ -113,7 +113,7 @@ static void a_stream_prints_what_the_whole_text_gives(void **state)
     fclose(full);
 }
 
-static void errors_are_printable(void **state)
+TEST(errors_are_printable)
 {
     struct error err;
     assert_false(fail(&err, "%s: expected a name", "x\x1B]0;y\x07"));
@@ -138,7 +138,7 @@ static void expect_printable(const char *words, const char *with)
     child_result_free(&r);
 }
 
-static void commands_print_names_as_text(void **state)
+TEST(commands_print_names_as_text)
 {
     struct store *s = sample_store_small();
     sample_facts_query(s, "UPDATE run SET drafter = drafter || char(27) || '[2J', machine = machine || char(27)");
@@ -165,7 +165,7 @@ static void commands_print_names_as_text(void **state)
     free(gguf);
 }
 
-static void a_name_is_no_formula_of_a_spreadsheet(void **state)
+TEST(a_name_is_no_formula_of_a_spreadsheet)
 {
     static const struct {
         const char *field, *cell;
@@ -199,16 +199,4 @@ static void a_name_is_no_formula_of_a_spreadsheet(void **state)
     child_result_free(&r);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_teardown(name, test_directory_tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(controls_are_written_as_in_json),
-        TEST(json_stays_the_same_value),
-        TEST(a_stream_prints_what_the_whole_text_gives),
-        TEST(errors_are_printable),
-        TEST(commands_print_names_as_text),
-        TEST(a_name_is_no_formula_of_a_spreadsheet),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_EACH_TEST(NULL, test_directory_tear_down)

@@ -96,7 +96,7 @@ static void check_with(struct backend *c, const struct layout *layout, const int
     scratch_free();
 }
 
-static void attention_over_trees_agrees_with_plain_loops(void **unused)
+TEST(attention_over_trees_agrees_with_plain_loops)
 {
     static const int heads[][3] = { { 4, 4, 8 }, { 9, 3, 64 },  { 5, 1, 12 },  { 2, 1, 80 },
                                     { 3, 3, 2 }, { 30, 1, 16 }, { 40, 1, 96 }, { 4, 2, 128 } };
@@ -110,7 +110,7 @@ static void attention_over_trees_agrees_with_plain_loops(void **unused)
 static const enum type cache_types[] = { F32, BF16, Q8_0 };
 
 // Sequences of several splits: with few rows the threads divide the splits, with many the rows.
-static void attention_over_long_sequences_and_quantized_caches(void **unused)
+TEST(attention_over_long_sequences_and_quantized_caches)
 {
     struct two_slots s;
     make_two_slots(&s, 1380, 1290);
@@ -124,7 +124,7 @@ static void attention_over_long_sequences_and_quantized_caches(void **unused)
 }
 
 // Prefixes for which the rows' positions end right before, at and after a multiple of 256.
-static void attention_at_the_end_of_a_split(void **unused)
+TEST(attention_at_the_end_of_a_split)
 {
     static const int prefixes[] = { 254, 255, 256, 510, 511, 512 };
     for (int b = 0; b < n_backends; b++)
@@ -138,7 +138,7 @@ static void attention_at_the_end_of_a_split(void **unused)
 }
 
 // A window that begins within a tree, at a multiple of a split, one before it and after it, and before the text; caps and scales.
-static void scores_are_scaled_capped_and_seen_within_a_window(void **unused)
+TEST(scores_are_scaled_capped_and_seen_within_a_window)
 {
     static const int heads[][3] = { { 6, 2, 32 }, { 2, 1, 64 } };
     static const struct attention kinds[] = {
@@ -162,7 +162,7 @@ static void scores_are_scaled_capped_and_seen_within_a_window(void **unused)
 }
 
 // bfloat16 rounds to nearest, q8_0 to half a step of its blocks' scales.
-static void a_cache_of_fewer_bits_rounds_to_its_type(void **unused)
+TEST(a_cache_of_fewer_bits_rounds_to_its_type)
 {
     enum { HD = 32, K = 2 * HD };
     struct two_slots s;
@@ -189,7 +189,7 @@ static void a_cache_of_fewer_bits_rounds_to_its_type(void **unused)
         }
 }
 
-static void queries_and_keys_are_rotated_by_position_and_rows_are_written_to_their_places(void **unused)
+TEST(queries_and_keys_are_rotated_by_position_and_rows_are_written_to_their_places)
 {
     enum { HEADS = 6, KV = 3, HD = 24, Q = HEADS * HD, K = KV * HD };
     static const int heads[] = { HEADS, KV, HD };
@@ -229,7 +229,7 @@ static void queries_and_keys_are_rotated_by_position_and_rows_are_written_to_the
 }
 
 // A value that is not finite reaches the rows that attend to it, and no others; a key at least no others.
-static void infinities_reach_descendants_only(void **unused)
+TEST(infinities_reach_descendants_only)
 {
     enum { HD = 64, FROM = 3 };
     struct two_slots s;
@@ -293,7 +293,7 @@ static const struct {
                { { 3, 3, 96 }, BF16 }, { { 4, 1, 24 }, F32 },   { { 2, 1, 32 }, Q8_0 } };
 
 // On a GPU, passes of more than 64 rows write their keys and values to the cache before attention, others in the same kernel.
-static void rows_have_the_same_bits_in_passes_of_every_length(void **unused)
+TEST(rows_have_the_same_bits_in_passes_of_every_length)
 {
     static const int rows[] = { 64, 23, 1 };
     struct two_slots s;
@@ -311,7 +311,7 @@ static void rows_have_the_same_bits_in_passes_of_every_length(void **unused)
 
 // A GPU of many processors gets blocks of a split (256 positions), smaller ones blocks of a group (2048); one with less shared memory
 // blocks of fewer rows, which compute two units at a time.
-static void every_division_among_processors_has_the_same_bits(void **unused)
+TEST(every_division_among_processors_has_the_same_bits)
 {
 #if defined(EMULATED_DEVICE)
     static const int processors[] = { 1, 5, 15, 1000, 15 }, shared[] = { 227, 227, 227, 227, 99 }, rows[] = { 1, 6 };
@@ -341,7 +341,7 @@ static void every_division_among_processors_has_the_same_bits(void **unused)
 }
 
 // On a CPU, one thread reads all kv heads of a cache row at once; more threads get some heads or some splits each.
-static void every_division_among_threads_has_the_same_bits(void **unused)
+TEST(every_division_among_threads_has_the_same_bits)
 {
     static const int heads[][3] = { { 9, 3, 64 }, { 4, 4, 24 }, { 8, 2, 32 } }, rows[] = { 1, 2, 7 };
     struct two_slots s;
@@ -366,17 +366,5 @@ static void every_division_among_threads_has_the_same_bits(void **unused)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attention_over_trees_agrees_with_plain_loops),
-        cmocka_unit_test(attention_over_long_sequences_and_quantized_caches),
-        cmocka_unit_test(attention_at_the_end_of_a_split),
-        cmocka_unit_test(scores_are_scaled_capped_and_seen_within_a_window),
-        cmocka_unit_test(a_cache_of_fewer_bits_rounds_to_its_type),
-        cmocka_unit_test(queries_and_keys_are_rotated_by_position_and_rows_are_written_to_their_places),
-        cmocka_unit_test(infinities_reach_descendants_only),
-        cmocka_unit_test(rows_have_the_same_bits_in_passes_of_every_length),
-        cmocka_unit_test(every_division_among_processors_has_the_same_bits),
-        cmocka_unit_test(every_division_among_threads_has_the_same_bits),
-    };
-    return backends_open(argc, argv) ? cmocka_run_group_tests(tests, NULL, backends_close) : 77;
+    return backends_open(argc, argv) ? tests_run(NULL, backends_close) : 77;
 }

@@ -8,7 +8,7 @@
 #include "kernels/device_step/verification.h"
 #include "tests/support/bisect.h"
 #include "kernels/backend.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/device/gpus.h"
 #include "verifier/rules/rejection.h"
 #include "verifier/rules/rule.h"
@@ -105,7 +105,7 @@ static struct bisected examine(struct backend *b, const char *rule, double lenie
     return found;
 }
 
-static void rules_on_a_device_are_lossless(void **unused)
+TEST(rules_on_a_device_are_lossless)
 {
     static const char *const names[] = { "rejection", "block", "match" };
     for (int g = 0; g < gpus; g++) {
@@ -129,8 +129,5 @@ int main(int argc, char **argv)
     gpus = gpus_of_bits(gpu, argc, argv, &instances, NULL);
     if (gpus == 0)
         return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rules_on_a_device_are_lossless),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/device/device_pair.h"
 #include "tests/device/emulated.h"
 #include "tests/support/small_model.h"
@@ -80,7 +80,7 @@ static bool is_about_an_operation(void)
 }
 
 // Whichever call fails during capture, the pass is queued, and so are later ones. The reason is logged, once.
-static void without_a_graph_passes_are_queued(void **unused)
+TEST(without_a_graph_passes_are_queued)
 {
     int reported = 0, instead = 0, launches = 0, operations = 0;
     bool captured = false;
@@ -184,7 +184,7 @@ static void product_is_right(const struct product_of *p, bool known, int call)
 }
 
 // An enlarged workspace has another address.
-static void enlarging_a_workspace_ends_graphs(void **unused)
+TEST(enlarging_a_workspace_ends_graphs)
 {
     struct product_of p = product_open();
     struct backend *b = p.b;
@@ -201,7 +201,7 @@ static void enlarging_a_workspace_ends_graphs(void **unused)
     product_close(&p);
 }
 
-static void rounded_forms_from_before_are_not_part_of_a_graph(void **unused)
+TEST(rounded_forms_from_before_are_not_part_of_a_graph)
 {
     struct product_of p = product_open();
     product_is_right(&p, true, 0);
@@ -212,7 +212,7 @@ static void rounded_forms_from_before_are_not_part_of_a_graph(void **unused)
 }
 
 // Rounded forms are written to two buffers in turn; between two graphs an odd number of them may be.
-static void capture_enlarges_no_workspace(void **unused)
+TEST(capture_enlarges_no_workspace)
 {
     struct product_of p = product_open();
     struct backend *b = p.b;
@@ -233,7 +233,7 @@ static void capture_enlarges_no_workspace(void **unused)
     product_close(&p);
 }
 
-static void a_failed_capture_leaves_no_rounded_form(void **unused)
+TEST(a_failed_capture_leaves_no_rounded_form)
 {
     for (int call = 1, captured = 0; !captured; call++) {
         struct product_of p = product_open();
@@ -272,7 +272,7 @@ static struct tensor fives(struct backend *b)
 }
 
 // Forbidden calls are carried out, and the other operations exactly once each time.
-static void operations_that_cannot_be_captured_are_queued_again(void **unused)
+TEST(operations_that_cannot_be_captured_are_queued_again)
 {
     enum { TIMES = 5 };
     for (int what = NOTHING; what < FORBIDDEN; what++) {
@@ -314,7 +314,7 @@ static bool fault_of(struct device_pair *c, int n, struct error *err)
 }
 
 // "cuda:0: OPERATION, KERNEL: an illegal memory access ..", and the operations are those of a pass.
-static void a_kernel_that_fails_has_its_name(void **unused)
+TEST(a_kernel_that_fails_has_its_name)
 {
     enum { EXPECTED = 4 };
     static const char end[] = ": an illegal memory access was encountered (cudaErrorIllegalAddress)";
@@ -338,7 +338,7 @@ static void a_kernel_that_fails_has_its_name(void **unused)
 }
 
 // Without the switch nobody knows.
-static void otherwise_a_fault_is_found_by_waiting(void **unused)
+TEST(otherwise_a_fault_is_found_by_waiting)
 {
     struct backend *b[2];
     struct device_pair c = open_pair(b, "0");
@@ -350,7 +350,7 @@ static void otherwise_a_fault_is_found_by_waiting(void **unused)
 }
 
 // The switch changes no bit. There are no graphs, which is logged once.
-static void every_launch_is_waited_for(void **unused)
+TEST(every_launch_is_waited_for)
 {
     struct backend *b[2];
     struct device_pair c = open_pair(b, "1");
@@ -369,18 +369,7 @@ int main(void)
     if (!EMULATED_HERE)
         return 77;
     gpus_here(gpu);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_a_graph_passes_are_queued),
-        cmocka_unit_test(enlarging_a_workspace_ends_graphs),
-        cmocka_unit_test(rounded_forms_from_before_are_not_part_of_a_graph),
-        cmocka_unit_test(capture_enlarges_no_workspace),
-        cmocka_unit_test(a_failed_capture_leaves_no_rounded_form),
-        cmocka_unit_test(operations_that_cannot_be_captured_are_queued_again),
-        cmocka_unit_test(a_kernel_that_fails_has_its_name),
-        cmocka_unit_test(otherwise_a_fault_is_found_by_waiting),
-        cmocka_unit_test(every_launch_is_waited_for),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = tests_run(NULL, NULL);
     test_directory_remove();
     return failed;
 }

@@ -8,7 +8,7 @@
 #include "kernels/backend.h"
 #include "sampling/rng.h"
 #include "tests/device/gpus.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/pairings.h"
 #include "tests/support/small_model.h"
 #include "verifier/rules/rule.h"
@@ -175,7 +175,7 @@ static void compare(const char *rule, const char *sampling, const enum who *who,
                          sampling, time, i);
 }
 
-static void each_draft_is_decided_as_on_the_host(void **state)
+TEST(each_draft_is_decided_as_on_the_host)
 {
     static const enum who some[SLOTS] = { DRAWN, FOUND, OTHER_SOURCE, DRAWN, FOUND };
     static const enum who none[SLOTS] = { OTHER_SOURCE, DRAWN, DRAWN, OTHER_SOURCE, DRAWN };
@@ -191,7 +191,7 @@ static void each_draft_is_decided_as_on_the_host(void **state)
 }
 
 // At temperature 0 a row has one token. Only a rule that ignores the row rejects it, and then no token is left.
-static void a_residual_without_tokens_is_counted(void **state)
+TEST(a_residual_without_tokens_is_counted)
 {
     static const enum who found[SLOTS] = { FOUND };
     for (int g = 0; g < gpus; g++) {
@@ -216,9 +216,5 @@ int main(int argc, char **argv)
     gpus = gpus_of_bits(gpu, 1, argv, NULL, NULL);
     if (gpus == 0)
         return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_draft_is_decided_as_on_the_host),
-        cmocka_unit_test(a_residual_without_tokens_is_counted),
-    };
-    return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
+    return tests_run(pair_models_make, pair_models_remove);
 }

@@ -20,7 +20,7 @@
 #include "models/model.h"
 #include "sampling/rng.h"
 #include "sampling/sampling.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/device/emulated.h"
 #include "tests/device/gpus.h"
 #include "tests/support/plain_stages.h"
@@ -385,7 +385,7 @@ static void check(const struct device_setup *w, const struct shape *s, const str
 }
 
 // Without device memory for them drafts are built on the host; more memory is never worse.
-static void drafts_are_built_on_the_host_without_device_memory(void **unused)
+TEST(drafts_are_built_on_the_host_without_device_memory)
 {
     if (!EMULATED_HERE)
         skip();
@@ -412,7 +412,7 @@ static void drafts_are_built_on_the_host_without_device_memory(void **unused)
     sampling_free(&sampling);
 }
 
-static void drafts_equal_the_hosts(void **unused)
+TEST(drafts_equal_the_hosts)
 {
     static int32_t few[100], backwards[VOCAB];
     for (int x = 0; x < 100; x++)
@@ -436,7 +436,7 @@ static void drafts_equal_the_hosts(void **unused)
 }
 
 // Rows of more chunks than one, each of more tokens than threads; more requests than are arguments of a launch.
-static void long_rows_and_many_requests_equal_the_hosts(void **unused)
+TEST(long_rows_and_many_requests_equal_the_hosts)
 {
     static const struct vocabulary large = { MOST_VOCAB, NULL }, small = { VOCAB, NULL };
     struct sampling samplings[] = { SAMPLING("temperature", "1"), SAMPLING("top_k", "3"), SAMPLING("top_p", "0.9") };
@@ -459,7 +459,7 @@ static void long_rows_and_many_requests_equal_the_hosts(void **unused)
 
 // Launches of a draft of three levels: its beginning, its levels, which make rows of probabilities as well, and the tree masks of the
 // two passes between.
-static void a_level_is_few_launches(void **unused)
+TEST(a_level_is_few_launches)
 {
     static const struct {
         struct tree_options o;
@@ -495,7 +495,7 @@ static void a_level_is_few_launches(void **unused)
 }
 
 // A device has no text, so stages that need it keep sampled drafts on the host; greedy ones need only logits.
-static void drafts_are_built_on_the_device_if_its_stages_suffice(void **unused)
+TEST(drafts_are_built_on_the_device_if_its_stages_suffice)
 {
     struct sampling samplings[] = { SAMPLING("temperature", "1", "presence_penalty", "0", "frequency_penalty", "0"),
                                     SAMPLING("frequency_penalty", "0.3") };
@@ -517,14 +517,7 @@ int main(int argc, char **argv)
     gpus = gpus_of_bits(gpu, argc, argv, &times, &state);
     if (gpus == 0)
         return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(drafts_equal_the_hosts),
-        cmocka_unit_test(long_rows_and_many_requests_equal_the_hosts),
-        cmocka_unit_test(a_level_is_few_launches),
-        cmocka_unit_test(drafts_are_built_on_the_host_without_device_memory),
-        cmocka_unit_test(drafts_are_built_on_the_device_if_its_stages_suffice),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = tests_run(NULL, NULL);
     printf("%ld drafts of %ld nodes were compared\n", compared, nodes_compared);
     test_directory_remove();
     return failed;

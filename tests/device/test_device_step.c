@@ -8,7 +8,7 @@
 #include "core/memory.h"
 #include "core/splitmix.h"
 #include "kernels/backend.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/device/gpus.h"
 #include "tests/support/pairings.h"
 #include "tests/support/decode_prompts.h"
@@ -80,7 +80,7 @@ static int rules_for(const char *drafter, const struct rule **to)
     return n;
 }
 
-static void steps_equal_the_hosts(void **unused)
+TEST(steps_equal_the_hosts)
 {
     static const char *const samplings[] = { "{temperature: 1}", "{temperature: 0.8, top_p: 0.9}", "{temperature: 1}",
                                              "{temperature: 1, frequency_penalty: 0.7, presence_penalty: 0.4}",
@@ -103,7 +103,7 @@ static void steps_equal_the_hosts(void **unused)
 }
 
 // Thousands of rows a pass.
-static void many_sequences_with_large_trees_too(void **unused)
+TEST(many_sequences_with_large_trees_too)
 {
     const int was = limit;
     limit = all ? limit : 2;
@@ -122,9 +122,5 @@ int main(int argc, char **argv)
     if (gpus == 0)
         return 77;
     all = argc > 1;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(steps_equal_the_hosts, pair_models_make_bf16, pair_models_remove),
-        cmocka_unit_test_setup_teardown(many_sequences_with_large_trees_too, pair_models_make_bf16, pair_models_remove),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run_each(pair_models_make_bf16, pair_models_remove);
 }

@@ -13,7 +13,7 @@
 #include "kernels/backend.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/device/emulated.h"
 #include "tests/device/gpus.h"
 #include "verifier/rules/rejection.h"
@@ -367,7 +367,7 @@ static const struct kind kinds[] = {
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]), TREES = 8 }; // TREES: of traversal, nothing sampled
 
-static void the_device_decides_as_the_host(void **unused)
+TEST(the_device_decides_as_the_host)
 {
     for (int g = 0; g < gpus; g++) {
         struct backend *b = gpu_open(&gpu[g]);
@@ -384,7 +384,7 @@ static void the_device_decides_as_the_host(void **unused)
 }
 
 // In a block instead of a cluster, as on devices without clusters.
-static void a_block_decides_as_well(void **unused)
+TEST(a_block_decides_as_well)
 {
     setenv("SPECLAB_CUDA_NO_CLUSTERS", "1", 1);
     const int all = drafts;
@@ -395,7 +395,7 @@ static void a_block_decides_as_well(void **unused)
 }
 
 // Each of them is among the kinds above, whose decisions depend on its parameters.
-static void rules_name_bodies_that_the_device_has(void **unused)
+TEST(rules_name_bodies_that_the_device_has)
 {
     struct backend *b = gpu_open(&gpu[0]);
     assert_null(b->step->rule_body(b, "no such body"));
@@ -424,7 +424,7 @@ static void comb(struct scene *s)
 
 // The path goes through second children only, so the maximum number of residuals is kept; in a new workspace, whose end AddressSanitizer
 // checks.
-static void residuals_fit_into_the_workspace(void **unused)
+TEST(residuals_fit_into_the_workspace)
 {
     const struct kind *k = &kinds[TREES];
     struct verified_scene *a = &scenes[0];
@@ -442,7 +442,7 @@ static void residuals_fit_into_the_workspace(void **unused)
 
 // A token of the root is rejected, and the next one is drawn from the residual where its cumulative sum reaches a multiple of 32 tokens:
 // nowhere else does it matter which part of the row has what was missing to a sum of 1.
-static void a_draw_at_the_edge_of_a_part_has_the_hosts_token(void **unused)
+TEST(a_draw_at_the_edge_of_a_part_has_the_hosts_token)
 {
     enum { VOCAB = 1000, STEP = 32 };
     static double p[VOCAB];
@@ -479,7 +479,7 @@ static void a_draw_at_the_edge_of_a_part_has_the_hosts_token(void **unused)
     }
 }
 
-static void a_batch_is_a_launch_or_two_and_one_wait(void **unused)
+TEST(a_batch_is_a_launch_or_two_and_one_wait)
 {
 #if defined(EMULATED_DEVICE)
     struct error err;
@@ -498,7 +498,7 @@ static void a_batch_is_a_launch_or_two_and_one_wait(void **unused)
 }
 
 // Whichever call of the runtime fails: allocations, copies, the launch.
-static void a_device_that_fails_returns_no_decision(void **unused)
+TEST(a_device_that_fails_returns_no_decision)
 {
 #if defined(EMULATED_DEVICE)
     struct error err;
@@ -528,14 +528,5 @@ int main(int argc, char **argv)
     gpus = gpus_of_bits(gpu, argc, argv, &drafts, &state);
     if (gpus == 0)
         return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_device_decides_as_the_host),
-        cmocka_unit_test(a_block_decides_as_well),
-        cmocka_unit_test(rules_name_bodies_that_the_device_has),
-        cmocka_unit_test(residuals_fit_into_the_workspace),
-        cmocka_unit_test(a_draw_at_the_edge_of_a_part_has_the_hosts_token),
-        cmocka_unit_test(a_batch_is_a_launch_or_two_and_one_wait),
-        cmocka_unit_test(a_device_that_fails_returns_no_decision),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -10,7 +10,7 @@
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "tests/device/emulated.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 enum { N = 63 }; // numbers of a tensor: the last of its bytes is not the last of a granule of AddressSanitizer's
 
@@ -86,7 +86,7 @@ static char *said(const struct fault *f, int *status)
     return xstrdup(text);
 }
 
-static void every_fault_ends_the_program(void **unused)
+TEST(every_fault_ends_the_program)
 {
 #if defined(__SANITIZE_ADDRESS__)
     const bool sanitized = true;
@@ -126,6 +126,5 @@ static void every_fault_ends_the_program(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_fault_ends_the_program) };
-    return EMULATED_HERE ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
+    return EMULATED_HERE ? tests_run(NULL, NULL) : 77;
 }

@@ -7,7 +7,7 @@
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/device/device_pair.h"
 #include "tests/formats/head_forms.h"
 #include "tests/support/small_model.h"
@@ -112,7 +112,7 @@ static void check_model(const struct gpu_here *g, enum type type, int head_dim, 
     bench_close(&t);
 }
 
-static void graphs_and_padding_change_no_bit_of_a_pass(void **unused)
+TEST(graphs_and_padding_change_no_bit_of_a_pass)
 {
     for (int g = 0; g < gpus; g++) {
         check_model(&gpu[g], BF16, 64, ACTIVATIONS_BF16, BF16, gpu[g].varies);
@@ -132,7 +132,7 @@ static void three_times(struct device_pair *c, int n)
 }
 
 // An enlarged workspace has another address, and another cache or model may have an address that one had before.
-static void a_graph_ends_with_the_memory_that_it_reads(void **unused)
+TEST(a_graph_ends_with_the_memory_that_it_reads)
 {
     for (int g = 0; g < gpus; g++) {
         struct bench t = bench_open(&gpu[g], BF16, 2, 64, ACTIVATIONS_BF16, BF16);
@@ -152,7 +152,7 @@ static void a_graph_ends_with_the_memory_that_it_reads(void **unused)
 }
 
 // Like a target and a drafter.
-static void two_models_share_a_device(void **unused)
+TEST(two_models_share_a_device)
 {
     for (int g = 0; g < gpus; g++) {
         struct bench t = bench_open(&gpu[g], BF16, 2, 64, ACTIVATIONS_BF16, BF16);
@@ -173,7 +173,7 @@ static void two_models_share_a_device(void **unused)
 }
 
 // Operations then write sums of what they round, which they did not when the pass was queued first.
-static void weights_with_offsets_may_come_later(void **unused)
+TEST(weights_with_offsets_may_come_later)
 {
     for (int g = 0; g < gpus; g++) {
         struct bench t = bench_open(&gpu[g], BF16, 2, 64, ACTIVATIONS_BF16, BF16);
@@ -205,7 +205,7 @@ static void swap_caches(struct device_pair *c, struct kv_cache *other[2])
 }
 
 // Each in turn.
-static void caches_models_and_taps_have_graphs_of_their_own(void **unused)
+TEST(caches_models_and_taps_have_graphs_of_their_own)
 {
     for (int g = 0; g < gpus; g++) {
         struct bench t = bench_open(&gpu[g], BF16, 1, 64, ACTIVATIONS_BF16, BF16);
@@ -227,7 +227,7 @@ static void caches_models_and_taps_have_graphs_of_their_own(void **unused)
 }
 
 // More distinct passes than graphs that are kept; the first is used again in between.
-static void the_most_recently_used_graphs_are_kept(void **unused)
+TEST(the_most_recently_used_graphs_are_kept)
 {
     static const int lengths[] = { 1400, 900, 600, 300, 100 };
     static const int counts[] = { 1, 2, 3, 4, 6, 8, 16, 24, 32, 40, 48, 56, 64 };
@@ -336,7 +336,7 @@ static void check_eagle(const struct gpu_here *g, const char *target, const char
     device_pair_devices_close(b);
 }
 
-static void passes_of_eagle_heads_are_captured(void **unused)
+TEST(passes_of_eagle_heads_are_captured)
 {
     static const char *const forms[] = { "eagle", "eagle_layers", "eagle3", "eagle3_norm_output" };
     struct form_bench bench = form_bench_open(LAYERS); // writes the target
@@ -357,16 +357,7 @@ int main(void)
     gpus = gpus_here(gpu);
     if (gpus == 0)
         return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(graphs_and_padding_change_no_bit_of_a_pass),
-        cmocka_unit_test(a_graph_ends_with_the_memory_that_it_reads),
-        cmocka_unit_test(two_models_share_a_device),
-        cmocka_unit_test(weights_with_offsets_may_come_later),
-        cmocka_unit_test(caches_models_and_taps_have_graphs_of_their_own),
-        cmocka_unit_test(the_most_recently_used_graphs_are_kept),
-        cmocka_unit_test(passes_of_eagle_heads_are_captured),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = tests_run(NULL, NULL);
     test_directory_remove();
     return failed;
 }

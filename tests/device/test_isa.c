@@ -1,6 +1,6 @@
 // test_isa.c - operations have the same bits with every instruction set of this processor that has fused multiply-adds: a sum is a chain
 // over k, sixteen partial sums or an integer, and the rest are the same operations on each element. `./run arm` compares ARM with x86.
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ static void compare_result(void *self, const char *name, const void *data, size_
         fail_msg("%s: %s and %s differ", name, isa[0]->describe(isa[0]), r->other->describe(r->other));
 }
 
-static void operations_have_the_same_bits(void **unused)
+TEST(operations_have_the_same_bits)
 {
     struct results r = { .n = 0 };
     isa_cases(isa[0], store_result, &r);
@@ -66,7 +66,7 @@ static int running_threads(void)
 }
 
 // Threads of two pools would take the processors from each other: an idle thread polls before it sleeps.
-static void devices_of_one_program_share_their_threads(void **unused)
+TEST(devices_of_one_program_share_their_threads)
 {
     struct error err;
     const int before = running_threads();
@@ -86,10 +86,6 @@ static void devices_of_one_program_share_their_threads(void **unused)
 int main(void)
 {
     static const char *const names[MAX_ISA] = { "avx2", "avx2_vnni", "avx512", "avx512_vnni", "neon", "neon_dotprod" };
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(operations_have_the_same_bits),
-        cmocka_unit_test(devices_of_one_program_share_their_threads),
-    };
     struct error err;
     for (int i = 0; i < MAX_ISA; i++) {
         struct backend *b = backend_cpu_with(1 + i % 2, names[i], &err);
@@ -98,7 +94,7 @@ int main(void)
         else
             isa[n_isa++] = b;
     }
-    const int status = n_isa < 2 ? 77 : cmocka_run_group_tests(tests, NULL, NULL);
+    const int status = n_isa < 2 ? 77 : tests_run(NULL, NULL);
     for (int i = 0; i < n_isa; i++)
         isa[i]->destroy(isa[i]);
     return status;

@@ -10,7 +10,7 @@
 #include "engine/foreign.h"
 #include "kernels/backend.h"
 #include "tests/device/emulated.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/pairings.h"
 #include "verifier/rules/rule.h"
 
@@ -106,7 +106,7 @@ static bool decode(const char *name, int fail_at, struct error *err)
     return ok;
 }
 
-static void lent_states_are_the_copied_ones(void **unused)
+TEST(lent_states_are_the_copied_ones)
 {
     static struct foreign_drafter drafter[2];
     static const char *const name[] = { "copying", "lending" };
@@ -142,8 +142,5 @@ static void lent_states_are_the_copied_ones(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lent_states_are_the_copied_ones),
-    };
-    return EMULATED_HERE ? cmocka_run_group_tests(tests, pair_models_make, pair_models_remove) : 77;
+    return EMULATED_HERE ? tests_run(pair_models_make, pair_models_remove) : 77;
 }

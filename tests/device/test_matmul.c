@@ -76,7 +76,7 @@ static void check_product(struct backend *c, enum type type, enum activations a,
     scratch_free();
 }
 
-static void matmul_agrees_with_plain_loops_in_double(void **unused)
+TEST(matmul_agrees_with_plain_loops_in_double)
 {
     static const int sizes[][3] = {
         { 1, 7, 5 },      { 3, 17, 33 },    { 5, 64, 256 },  { 2, 3, 512 },    { 9, 40, 100 },
@@ -97,7 +97,7 @@ static void matmul_agrees_with_plain_loops_in_double(void **unused)
 // The matrix instructions of the two emulated devices add as those of Hopper and of Ampere (emulated/numbers.cpp). 1 and then 31
 // products of 2^-25: Hopper keeps 25 bits behind the point, so they count, and 31 / 4 is truncated towards zero; Ampere keeps 24, so
 // they are lost.
-static void products_of_both_emulated_devices(void **unused)
+TEST(products_of_both_emulated_devices)
 {
 #if defined(EMULATED_DEVICE)
     static const int sums[] = { 7, 0 }; // of 2^-23, beside the 1
@@ -129,7 +129,7 @@ static void products_of_both_emulated_devices(void **unused)
 #endif
 }
 
-static void products_of_one_input_take_bias_and_residual(void **unused)
+TEST(products_of_one_input_take_bias_and_residual)
 {
     enum { N = 7, K = 64, M = 37, L = 50 };
     for (int at = 0; at < 3 * n_backends; at++) {
@@ -224,13 +224,13 @@ static void check_all_groups(struct backend *c, enum type type, enum activations
                 check_groups(c, type, up[gated], a, rows[i], (i + gated) % 2 == 0);
 }
 
-static void groups_have_the_bits_of_their_products(void **unused)
+TEST(groups_have_the_bits_of_their_products)
 {
     for_each_pair(check_all_groups);
 }
 
 // Float weights, which every backend supports: compared with loops in double, up to rounding.
-static void products_of_floats_take_bias_residual_and_gate(void **unused)
+TEST(products_of_floats_take_bias_residual_and_gate)
 {
     enum { N = 7, K = 96, M = 37 };
     for (int i = 0; i < n_backends * 3 * 2; i++) {
@@ -295,13 +295,13 @@ static void check_same_bits(struct backend *c, enum type type, enum activations 
     scratch_free();
 }
 
-static void a_row_has_the_same_bits_in_every_matmul(void **unused)
+TEST(a_row_has_the_same_bits_in_every_matmul)
 {
     for_each_pair(check_same_bits);
 }
 
 // The emulated cuBLAS sums in another order when there are more rows, so that tests do not rely on equal bits there.
-static void backends_whose_bits_vary_declare_it(void **unused)
+TEST(backends_whose_bits_vary_declare_it)
 {
     enum { N = 5, M = 33, K = 64 };
     for (int b = 0; b < n_backends; b++) {
@@ -372,22 +372,12 @@ static void check_long_passes(struct backend *c, enum type type, enum activation
                 check_long_pass(c, type, a, sizes[i], kind);
 }
 
-static void long_passes_have_the_bits_of_short_passes(void **unused)
+TEST(long_passes_have_the_bits_of_short_passes)
 {
     for_each_pair(check_long_passes);
 }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(matmul_agrees_with_plain_loops_in_double),
-        cmocka_unit_test(products_of_both_emulated_devices),
-        cmocka_unit_test(products_of_one_input_take_bias_and_residual),
-        cmocka_unit_test(groups_have_the_bits_of_their_products),
-        cmocka_unit_test(products_of_floats_take_bias_residual_and_gate),
-        cmocka_unit_test(a_row_has_the_same_bits_in_every_matmul),
-        cmocka_unit_test(backends_whose_bits_vary_declare_it),
-        cmocka_unit_test(long_passes_have_the_bits_of_short_passes),
-    };
-    return backends_open(argc, argv) ? cmocka_run_group_tests(tests, NULL, backends_close) : 77;
+    return backends_open(argc, argv) ? tests_run(NULL, backends_close) : 77;
 }

@@ -14,7 +14,7 @@
 #include "kernels/backend.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/device/emulated.h"
 #include "tests/device/gpus.h"
 #include "tests/support/plain_stages.h"
@@ -97,7 +97,7 @@ static void check(const struct gpu_here *g, struct backend *b, const struct samp
     free(host), free(device);
 }
 
-static void probabilities_have_the_bits_of_the_host(void **unused)
+TEST(probabilities_have_the_bits_of_the_host)
 {
     static const int sizes[][2] = { { 1, 1 }, { 5, 3 }, { 257, 257 }, { 1000, 1000 }, { 4097, 4000 } };
     for (int g = 0; g < gpus; g++) {
@@ -131,7 +131,7 @@ static void probabilities_have_the_bits_of_the_host(void **unused)
 }
 
 // The token that is certain at temperature 0 is that of the host's row, and logits stay.
-static void a_certain_token_is_that_of_the_hosts_row(void **unused)
+TEST(a_certain_token_is_that_of_the_hosts_row)
 {
     static float host[ROWS * MOST], after[ROWS * MOST];
     struct sampling s = SAMPLING("temperature", "0", "top_k", "3");
@@ -163,7 +163,7 @@ static void a_certain_token_is_that_of_the_hosts_row(void **unused)
 }
 
 // Logits on both sides of min_p's threshold, adjacent floats, at temperatures that do not change them.
-static void the_threshold_of_min_p_is_the_hosts_double(void **unused)
+TEST(the_threshold_of_min_p_is_the_hosts_double)
 {
     for (int g = 0; g < gpus; g++) {
         struct backend *b = gpu_open(&gpu[g]);
@@ -190,7 +190,7 @@ static void the_threshold_of_min_p_is_the_hosts_double(void **unused)
     }
 }
 
-static void a_row_takes_few_launches(void **unused)
+TEST(a_row_takes_few_launches)
 {
 #if defined(EMULATED_DEVICE)
     static const struct {
@@ -215,7 +215,7 @@ static void a_row_takes_few_launches(void **unused)
 #endif
 }
 
-static void stages_that_need_the_text_run_on_the_host(void **unused)
+TEST(stages_that_need_the_text_run_on_the_host)
 {
     struct row_stages wanted;
     struct sampling penalty = SAMPLING("temperature", "0.7", "repetition_penalty", "1.1"), none = { 0 };
@@ -230,12 +230,5 @@ int main(int argc, char **argv)
     gpus = gpus_of_bits(gpu, argc, argv, &times, &seed);
     if (gpus == 0)
         return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(probabilities_have_the_bits_of_the_host),
-        cmocka_unit_test(a_certain_token_is_that_of_the_hosts_row),
-        cmocka_unit_test(the_threshold_of_min_p_is_the_hosts_double),
-        cmocka_unit_test(a_row_takes_few_launches),
-        cmocka_unit_test(stages_that_need_the_text_run_on_the_host),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -86,7 +86,7 @@ static void check(struct backend *const b[WAYS], enum type type, enum activation
 
 // On the emulated GPU, which has four multiprocessors, 512 rows of weights are enough for matmul_large.cu, 256 not, and more than
 // 512 for products whose warps take all slices; 1,100 are more than one group of those.
-static void products_have_the_same_bits_with_and_without(void **unused)
+TEST(products_have_the_same_bits_with_and_without)
 {
     static const struct shape shapes[] = {
         { 1, 2304, { 400, 400, 33 } }, { 9, 256, { 256, 256, 33 } },   { 5, 256, { 70, 150, 16 } },
@@ -114,8 +114,4 @@ static void products_have_the_same_bits_with_and_without(void **unused)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(products_have_the_same_bits_with_and_without) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -8,7 +8,7 @@
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/device/emulated.h"
 #include "tests/device/gpus.h"
 #include "tests/device/random_tensors.h"
@@ -265,7 +265,7 @@ static void check(const struct gpu_here *g, enum type type, enum activations a)
     bench_close(&k);
 }
 
-static void products_read_the_current_rows(void **unused)
+TEST(products_read_the_current_rows)
 {
     for (int g = 0; g < gpus; g++) {
         check(&gpu[g], BF16, ACTIVATIONS_BF16);
@@ -278,7 +278,7 @@ static void products_read_the_current_rows(void **unused)
 }
 
 // As few conversions as possible, or times of cuBLAS beside ours would be unfair.
-static void cublas_converts_an_input_once(void **unused)
+TEST(cublas_converts_an_input_once)
 {
     for (int g = 0; g < gpus; g++) {
         if (!gpu[g].varies || !gpu[g].emulated)
@@ -303,7 +303,7 @@ static void cublas_converts_an_input_once(void **unused)
 }
 
 // Weights of both kinds at once.
-static void target_and_drafter_may_have_different_activations(void **unused)
+TEST(target_and_drafter_may_have_different_activations)
 {
     for (int g = 0; g < gpus; g++) {
         if (gpu[g].varies)
@@ -317,7 +317,7 @@ static void target_and_drafter_may_have_different_activations(void **unused)
 }
 
 // Rows that a norm keeps in registers and longer ones, whose numbers come by fours or one by one; Q4_1 reads sums, too.
-static void norms_of_any_width_write_rounded_forms(void **unused)
+TEST(norms_of_any_width_write_rounded_forms)
 {
     static const int widths[] = { 31, 100, 1000, 8224, 16448, 8225 };
     for (int g = 0; g < gpus; g++)
@@ -335,7 +335,7 @@ static void norms_of_any_width_write_rounded_forms(void **unused)
 }
 
 // Rounded forms that were made while no weight had offsets have no sums.
-static void weights_with_offsets_may_come_later(void **unused)
+TEST(weights_with_offsets_may_come_later)
 {
     for (int g = 0; g < gpus; g++) {
         if (gpu[g].varies)
@@ -357,12 +357,5 @@ int main(void)
     gpus = gpus_here(gpu);
     if (gpus == 0)
         return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_read_the_current_rows),
-        cmocka_unit_test(cublas_converts_an_input_once),
-        cmocka_unit_test(target_and_drafter_may_have_different_activations),
-        cmocka_unit_test(norms_of_any_width_write_rounded_forms),
-        cmocka_unit_test(weights_with_offsets_may_come_later),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

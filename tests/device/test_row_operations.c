@@ -9,7 +9,7 @@
 #include "core/json.h"
 #include "tests/support/file_write.h"
 
-static void blocks_dequantize_as_in_gguf_py(void **unused)
+TEST(blocks_dequantize_as_in_gguf_py)
 {
     struct json *j = golden_json("blocks.json");
     for (int b = 0; b < n_backends; b++)
@@ -81,7 +81,7 @@ static void check_rows(struct backend *c, int n, int width)
     scratch_free();
 }
 
-static void operations_on_rows_agree_with_plain_loops(void **unused)
+TEST(operations_on_rows_agree_with_plain_loops)
 {
     for (int b = 0; b < n_backends; b++)
         for (int width = 1; width < 2100; width = width * 3 + 1)
@@ -89,7 +89,7 @@ static void operations_on_rows_agree_with_plain_loops(void **unused)
 }
 
 // A row has the same bits alone and between others, in place and not.
-static void norms_of_wide_rows(void **unused)
+TEST(norms_of_wide_rows)
 {
     static const int widths[] = { 64, 260, 1021, 4096, 5120, 8196, 9001, 16384, 24576 };
     enum { N = 3 };
@@ -111,7 +111,7 @@ static void norms_of_wide_rows(void **unused)
     }
 }
 
-static void gates_are_accurate_at_the_ends_of_the_range(void **unused)
+TEST(gates_are_accurate_at_the_ends_of_the_range)
 {
     float gate[] = { -200, -100, -88, -87, -50, 0, 50, 87, 88, 100, 200, -0.0f };
     enum { N = sizeof(gate) / sizeof(gate[0]) };
@@ -126,7 +126,7 @@ static void gates_are_accurate_at_the_ends_of_the_range(void **unused)
     }
 }
 
-static void place_take_and_cut_copy_the_right_rows(void **unused)
+TEST(place_take_and_cut_copy_the_right_rows)
 {
     static const int32_t row[] = { 5, 0, 5, 79 };
     for (int b = 0; b < n_backends; b++) {
@@ -198,7 +198,7 @@ static void check_join(struct backend *c, int width, bool gathers, bool norms, b
     scratch_free();
 }
 
-static void join_equals_take_norm_and_place(void **unused)
+TEST(join_equals_take_norm_and_place)
 {
     static const int widths[] = { 1, 31, 64, 300, 1024, 5000, 9000 };
     for (int b = 0; b < n_backends; b++)
@@ -206,7 +206,7 @@ static void join_equals_take_norm_and_place(void **unused)
             check_join(backends[b], widths[i / 8], i & 1, i & 2, i & 4);
 }
 
-static void tokens_are_embedded_and_states_are_kept(void **unused)
+TEST(tokens_are_embedded_and_states_are_kept)
 {
     enum { WIDTH = 300 };
     static const int32_t draft[] = { 1 * STATES + 1, 1 * STATES + 2, 1, 2, 3 }; // where the rows' states go
@@ -231,7 +231,7 @@ static void tokens_are_embedded_and_states_are_kept(void **unused)
 }
 
 // Each row of the result from k rows of x, one of them more than once.
-static void rows_are_mixed_in_order(void **unused)
+TEST(rows_are_mixed_in_order)
 {
     enum { N = 70, M = 23, MOST = 64 };
     for (int b = 0; b < n_backends; b++)
@@ -281,7 +281,7 @@ static void check_move(struct backend *c, int count, int slots, int width, int n
 }
 
 // More tensors, runs and rows than fit into one launch; rows of a multiple of 16 bytes and others.
-static void rows_of_many_tensors_move_down(void **unused)
+TEST(rows_of_many_tensors_move_down)
 {
     for (int b = 0; b < n_backends; b++) {
         check_move(backends[b], 1, 1, 6, 4);
@@ -327,7 +327,7 @@ static void check_best(struct backend *c, int vocab, int k, int kind)
     scratch_free();
 }
 
-static void best_returns_the_top_k_with_ties_to_the_lowest_id(void **unused)
+TEST(best_returns_the_top_k_with_ties_to_the_lowest_id)
 {
     static const int ranks[] = { 1, 4, 9, 40, 96 };
     for (int b = 0; b < n_backends; b++)
@@ -339,17 +339,5 @@ static void best_returns_the_top_k_with_ties_to_the_lowest_id(void **unused)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_dequantize_as_in_gguf_py),
-        cmocka_unit_test(operations_on_rows_agree_with_plain_loops),
-        cmocka_unit_test(norms_of_wide_rows),
-        cmocka_unit_test(gates_are_accurate_at_the_ends_of_the_range),
-        cmocka_unit_test(place_take_and_cut_copy_the_right_rows),
-        cmocka_unit_test(join_equals_take_norm_and_place),
-        cmocka_unit_test(tokens_are_embedded_and_states_are_kept),
-        cmocka_unit_test(rows_are_mixed_in_order),
-        cmocka_unit_test(rows_of_many_tensors_move_down),
-        cmocka_unit_test(best_returns_the_top_k_with_ties_to_the_lowest_id),
-    };
-    return backends_open(argc, argv) ? cmocka_run_group_tests(tests, NULL, backends_close) : 77;
+    return backends_open(argc, argv) ? tests_run(NULL, backends_close) : 77;
 }

@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "kernels/backend.h"
 #include "tests/device/emulated.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/pairings.h"
 #include "verifier/rules/rule.h"
 
@@ -57,7 +57,7 @@ static void check(const char *drafter, int launches, int uploads)
     }
 }
 
-static void a_step_queues_no_more_for_several_sequences_than_for_one(void **unused)
+TEST(a_step_queues_no_more_for_several_sequences_than_for_one)
 {
     check("none", 7, 0);
     check("eagle:weights=%s.eagle,nodes=12,top=4,tokens=4,pick=greedy", 34, 0);
@@ -66,8 +66,5 @@ static void a_step_queues_no_more_for_several_sequences_than_for_one(void **unus
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_queues_no_more_for_several_sequences_than_for_one),
-    };
-    return EMULATED_HERE ? cmocka_run_group_tests(tests, pair_models_make_bf16, pair_models_remove) : 77;
+    return EMULATED_HERE ? tests_run(pair_models_make_bf16, pair_models_remove) : 77;
 }

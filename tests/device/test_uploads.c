@@ -8,10 +8,10 @@
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "tests/device/gpus.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 // F32 keeps its form. The host's numbers change as soon as prepare() returns.
-static void bytes_arrive_unchanged(void **state)
+TEST(bytes_arrive_unchanged)
 {
     enum { WIDTH = 1000 };
     static const int64_t sizes[] = { 1, 700, 33000, 3, 36001 }; // rows; a panel has 16777
@@ -39,7 +39,7 @@ static void bytes_arrive_unchanged(void **state)
     }
 }
 
-static void only_the_rows_behind_the_prefix_become_zeros(void **state)
+TEST(only_the_rows_behind_the_prefix_become_zeros)
 {
     enum { LAYERS = 2, LENGTH = 20, WIDTH = 32, SLOTS = 2, BYTES = SLOTS * LENGTH * WIDTH * 2 };
     struct kv_shape shape = {
@@ -82,11 +82,4 @@ static void only_the_rows_behind_the_prefix_become_zeros(void **state)
     b->destroy(b);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_arrive_unchanged),
-        cmocka_unit_test(only_the_rows_behind_the_prefix_become_zeros),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -13,7 +13,7 @@
 #include "sampling/rng.h"
 #include "sampling/sampling.h"
 #include "tests/formats/derived_model.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/numbers.h"
 #include "tests/support/lone_drafter.h"
 #include "tests/support/pairings.h"
@@ -66,7 +66,7 @@ static int random_text(int32_t *text, int vocab)
     return n;
 }
 
-static void the_first_layers_draft_as_a_model_of_them_alone(void **unused)
+TEST(the_first_layers_draft_as_a_model_of_them_alone)
 {
     static const char *const shapes[] = { "tokens=4", "tokens=4,pick=greedy", "widths=[3,2,1]",
                                           "nodes=9,top=3,tokens=4,pick=greedy" };
@@ -147,7 +147,7 @@ static struct kv_cache *own_cache(struct pair *p)
     return c;
 }
 
-static void other_layers_draft_as_passes_through_them(void **unused)
+TEST(other_layers_draft_as_passes_through_them)
 {
     static const struct {
         const char *name;
@@ -183,7 +183,7 @@ static void other_layers_draft_as_passes_through_them(void **unused)
 }
 
 // Below a threshold of the path's probability a node has no children; above it drafts are those without a threshold.
-static void a_draft_ends_behind_an_improbable_path(void **unused)
+TEST(a_draft_ends_behind_an_improbable_path)
 {
     static const char *const shapes[] = { "tokens: 6", "tokens: 6, pick: greedy", "widths: [2, 2, 2]" };
     int32_t text[LENGTH];
@@ -224,7 +224,7 @@ static void a_draft_ends_behind_an_improbable_path(void **unused)
     assert_true(ended > 50);
 }
 
-static void the_oracle_is_wrong_at_its_rates(void **unused)
+TEST(the_oracle_is_wrong_at_its_rates)
 {
     static const int all[] = { 0, 1, 2 };
     static const double wrong[TOKENS] = { 0.5, 0.125, 0, 0 };
@@ -264,11 +264,4 @@ static void the_oracle_is_wrong_at_its_rates(void **unused)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(the_first_layers_draft_as_a_model_of_them_alone),
-                                        cmocka_unit_test(other_layers_draft_as_passes_through_them),
-                                        cmocka_unit_test(a_draft_ends_behind_an_improbable_path),
-                                        cmocka_unit_test(the_oracle_is_wrong_at_its_rates) };
-    return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
-}
+RUN_TESTS(pair_models_make, pair_models_remove)

@@ -10,7 +10,7 @@
 #include "engine/engine.h"
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/pairings.h"
 #include "tests/support/small_model.h"
 
@@ -78,7 +78,7 @@ static double rank_of(const double *p, int vocab, int x)
     return before;
 }
 
-static void scores_are_those_of_passes_in_caches_of_their_own(void **unused)
+TEST(scores_are_those_of_passes_in_caches_of_their_own)
 {
     enum { TEXTS = 5, TOKENS = 40, POSITIONS = 3 };
     static const int lengths[TEXTS] = { 3, 40, 2, 17, 29 };
@@ -142,10 +142,4 @@ static void scores_are_those_of_passes_in_caches_of_their_own(void **unused)
     assert_string_equal(err.text, "there are no answers to choose by: expected conversations with loss_mask 1");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scores_are_those_of_passes_in_caches_of_their_own),
-    };
-    return cmocka_run_group_tests(tests, open_target, close_target);
-}
+RUN_TESTS(open_target, close_target)

@@ -8,7 +8,7 @@
 #include "core/memory.h"
 #include "core/settings.h"
 #include "drafters/drafter.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/numbers.h"
 #include "tests/support/lone_drafter.h"
 
@@ -48,7 +48,7 @@ static void put(struct own_draft *to, const struct own_draft *from, int part)
     }
 }
 
-static void a_union_is_the_drafts_of_its_parts_in_one_tree(void **unused)
+TEST(a_union_is_the_drafts_of_its_parts_in_one_tree)
 {
     static const char *const parts[] = { "ngram:longest=2,tokens=3", "suffix:max_spec_factor=4,min_token_prob=0",
                                          "ngram:longest=4,shortest=2,tokens=6" };
@@ -107,7 +107,7 @@ int64_t __wrap_clock_ns(void)
 }
 
 // Each text repeats itself, so that the lookup always has as many tokens as it may propose.
-static void recent_acceptance_lengthens_and_shortens_drafts(void **unused)
+TEST(recent_acceptance_lengthens_and_shortens_drafts)
 {
     struct error err;
     struct drafter *d = open_line("adaptive:by=acceptance,of={kind: ngram, tokens: 7}", &err);
@@ -138,7 +138,7 @@ static void recent_acceptance_lengthens_and_shortens_drafts(void **unused)
 }
 
 // A drafter that is never right is soon asked for nothing but a token now and then; one that always is, for all it has.
-static void expected_gain_against_cost_finds_the_extremes(void **unused)
+TEST(expected_gain_against_cost_finds_the_extremes)
 {
     struct error err;
     int32_t text[LENGTH];
@@ -185,7 +185,7 @@ static unsigned made_by(const char *line)
 }
 
 // Rules of several chains (multipath) need them equally deep.
-static void chains_that_end_by_confidence_are_a_tree(void **unused)
+TEST(chains_that_end_by_confidence_are_a_tree)
 {
 #define CHAINS "of={kind: early_exit, exit_layer: 1, widths: [3, 1, 1], distinct: false}"
     assert_int_equal(made_by("adaptive:" CHAINS), TAKES_CHAINS | TAKES_SAMPLED);
@@ -193,7 +193,7 @@ static void chains_that_end_by_confidence_are_a_tree(void **unused)
     assert_int_equal(made_by("adaptive:by=confidence,of={kind: early_exit, exit_layer: 1}"), TAKES_SAMPLED);
 }
 
-static void mistakes_are_one_sentence(void **unused)
+TEST(mistakes_are_one_sentence)
 {
     static const char *const cases[][2] = {
         { "union:of=ngram", "drafter union: of: expected a list of drafters" },
@@ -217,7 +217,7 @@ static void mistakes_are_one_sentence(void **unused)
 
 // ---- length
 
-static void length_is_short_for_adaptive_around_the_drafter(void **unused)
+TEST(length_is_short_for_adaptive_around_the_drafter)
 {
     static const char *const cases[][2] = {
         { "ngram:tokens=8,length=adaptive", "{kind: adaptive, of: {kind: ngram, tokens: 8}}" },
@@ -248,13 +248,4 @@ static void length_is_short_for_adaptive_around_the_drafter(void **unused)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(a_union_is_the_drafts_of_its_parts_in_one_tree),
-                                        cmocka_unit_test(recent_acceptance_lengthens_and_shortens_drafts),
-                                        cmocka_unit_test(expected_gain_against_cost_finds_the_extremes),
-                                        cmocka_unit_test(chains_that_end_by_confidence_are_a_tree),
-                                        cmocka_unit_test(mistakes_are_one_sentence),
-                                        cmocka_unit_test(length_is_short_for_adaptive_around_the_drafter) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -8,7 +8,7 @@
 #include "core/memory.h"
 #include "drafters/drafter.h"
 #include "drafters/trees/tree.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/numbers.h"
 #include "tests/support/lone_drafter.h"
 
@@ -101,7 +101,7 @@ static void recycling_of(struct draft *d, const struct tree *t, const struct see
     }
 }
 
-static void recycling_drafts_what_was_last_seen(void **unused)
+TEST(recycling_drafts_what_was_last_seen)
 {
     static const char *const trees[] = { "recycling_80", "[[0],[1],[0,0],[2],[0,0,0],[0,1]]", "[[0],[0,0],[0,0,0]]" };
     static struct observed o;
@@ -213,7 +213,7 @@ static void plain_lookahead(struct plain_window *p, struct draft *d, const struc
                                    1 + j + l, r->depth, p->of[l][r->n + j + l]);
 }
 
-static void lookahead_drafts_its_window_and_its_ngrams(void **unused)
+TEST(lookahead_drafts_its_window_and_its_ngrams)
 {
     static struct observed o;
     static struct own_draft plain;
@@ -287,9 +287,4 @@ static void lookahead_drafts_its_window_and_its_ngrams(void **unused)
     assert_true(drafted > 10000 && found > 1000);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(recycling_drafts_what_was_last_seen),
-                                        cmocka_unit_test(lookahead_drafts_its_window_and_its_ngrams) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -10,7 +10,7 @@
 #include "core/memory.h"
 #include "drafters/drafter.h"
 #include "models/formats/datastore.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/numbers.h"
 #include "tests/support/lone_drafter.h"
 #include "tests/support/small_model.h"
@@ -136,7 +136,7 @@ static int check_draft(const struct corpus *c, struct drafter *d, int longest, i
     return draft->n - 1;
 }
 
-static void drafts_are_the_most_frequent_continuations(void **unused)
+TEST(drafts_are_the_most_frequent_continuations)
 {
     static struct corpus c;
     char *path = test_path("texts.store");
@@ -162,7 +162,7 @@ static void drafts_are_the_most_frequent_continuations(void **unused)
 }
 
 // Whatever the bytes are: no read outside the file.
-static void damaged_datastores_are_refused_or_harmless(void **unused)
+TEST(damaged_datastores_are_refused_or_harmless)
 {
     static struct corpus c = { 2, { 40, 30 }, { { 1, 2, 3, 1, 2 }, { 3, 1, 2 } } };
     char *path = test_path("texts.store"), *damaged = test_path("damaged.store");
@@ -215,9 +215,4 @@ static int clean(void **unused)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(drafts_are_the_most_frequent_continuations),
-                                        cmocka_unit_test(damaged_datastores_are_refused_or_harmless) };
-    return cmocka_run_group_tests(tests, make, clean);
-}
+RUN_TESTS(make, clean)

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "drafters/drafter.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/numbers.h"
 #include "tests/support/lone_drafter.h"
 
@@ -165,7 +165,7 @@ static int check_history(const struct settings_of *o, int vocab)
     return drafted;
 }
 
-static void drafts_are_those_of_a_plain_search(void **unused)
+TEST(drafts_are_those_of_a_plain_search)
 {
     int drafted = 0;
     for (int history = 0; history < 200; history++) {
@@ -180,8 +180,4 @@ static void drafts_are_those_of_a_plain_search(void **unused)
     assert_true(drafted > 10000);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(drafts_are_those_of_a_plain_search) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

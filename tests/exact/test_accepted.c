@@ -6,7 +6,7 @@
 #include "core/memory.h"
 #include "verifier/exact/law.h"
 #include "sampling/rng.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/rule_defaults.h"
 #include "tests/support/numbers.h"
 #include "verifier/rules/rejection.h"
@@ -17,7 +17,7 @@ static const int chain[] = { 1, 1, 1, 1 };
 
 // ---- one rule against another
 
-static void block_accepts_no_less_than_rejection(void **state)
+TEST(block_accepts_no_less_than_rejection)
 {
     double min = INFINITY, gained = 0, of = 0;
     for (int seed = 0; seed < 1500; seed++) {
@@ -36,7 +36,7 @@ static void block_accepts_no_less_than_rejection(void **state)
 }
 
 // On trees this is an observation, not a theorem.
-static void traversal_accepts_no_less_than_rejection(void **state)
+TEST(traversal_accepts_no_less_than_rejection)
 {
     static const int two_two[] = { 2, 2 }, two_one[] = { 2, 1 };
     double min = INFINITY, gained = 0;
@@ -79,7 +79,7 @@ static double transport_by_all_sets(const double *p, const double *q, int vocab,
     return min;
 }
 
-static void no_rule_exceeds_the_transport_bound(void **state)
+TEST(no_rule_exceeds_the_transport_bound)
 {
     double share[8] = { 0 }, bound = 0;
     for (int seed = 0; seed < 600; seed++) {
@@ -114,12 +114,4 @@ static void no_rule_exceeds_the_transport_bound(void **state)
     assert_true(fabs(transport_deterministic(p, (const int[]){ 2, 0, 2 }, 3) - 0.8) <= ROUNDING);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(block_accepts_no_less_than_rejection),
-        cmocka_unit_test(traversal_accepts_no_less_than_rejection),
-        cmocka_unit_test(no_rule_exceeds_the_transport_bound),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "tests/support/audit.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/pairings.h"
 #include "tests/exact/shared_randomness.h"
 #include "tests/support/small_model.h"
@@ -158,7 +158,7 @@ static const char *const pairs[][2] = {
       "block" },
 };
 
-static void draws_are_unique_and_independent_of_the_batch(void **state)
+TEST(draws_are_unique_and_independent_of_the_batch)
 {
     static const struct order orders[] = { { 2, true }, { TEXTS, false }, { TEXTS, true } };
     for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
@@ -181,7 +181,7 @@ static void draws_are_unique_and_independent_of_the_batch(void **state)
 
 static const char chain[] = "small:model=%s,tokens=4";
 
-static void seeded_faults_are_detected(void **state)
+TEST(seeded_faults_are_detected)
 {
     static const struct {
         const char *name, *drafter, *rule;
@@ -207,7 +207,7 @@ static void seeded_faults_are_detected(void **state)
     }
 }
 
-static void streams_keyed_by_batch_row_differ_between_orders(void **state)
+TEST(streams_keyed_by_batch_row_differ_between_orders)
 {
     struct audit a = record(chain, "rejection", (struct order){ 2, false }, KEYED_BY_ROW);
     struct audit b = record(chain, "rejection", (struct order){ 2, true }, KEYED_BY_ROW);
@@ -285,7 +285,7 @@ static void is_made_of_its_bits(const struct draw *d)
 // Each of the fields' 129 bits maps to its own bit among the counter's 128 and the half, and the counter of any draw is
 // the union of its fields' bits. So every field can be read from a counter, and distinct draws have distinct counters.
 // The second part is tested for all purposes and nodes at the edges of the other fields, and for random draws.
-static void distinct_draws_have_distinct_counters(void **state)
+TEST(distinct_draws_have_distinct_counters)
 {
     static const uint64_t sequence[] = { 0, UINT32_MAX, UINT64_C(1) << 32, UINT64_MAX };
     static const int32_t position[] = { 0, INT32_MAX, INT32_MIN, -1 };
@@ -314,11 +314,5 @@ static void distinct_draws_have_distinct_counters(void **state)
 int main(void)
 {
     make_prompts(small_default.vocab);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(draws_are_unique_and_independent_of_the_batch),
-        cmocka_unit_test(seeded_faults_are_detected),
-        cmocka_unit_test(streams_keyed_by_batch_row_differ_between_orders),
-        cmocka_unit_test(distinct_draws_have_distinct_counters),
-    };
-    return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
+    return tests_run(pair_models_make, pair_models_remove);
 }

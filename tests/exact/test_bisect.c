@@ -8,7 +8,7 @@
 #include "sampling/dist.h"
 #include "sampling/rng.h"
 #include "tests/exact/seeded_uniforms.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/rule_defaults.h"
 #include "tests/exact/shared_randomness.h"
 #include "verifier/rules/rejection.h"
@@ -67,7 +67,7 @@ static void assert_exact(const struct bisected *b)
 
 // ---- rules
 
-static void exact_rules_keep_the_law_as_black_boxes(void **state)
+TEST(exact_rules_keep_the_law_as_black_boxes)
 {
     for (int r = 0; rules[r] != NULL; r++) {
         if (!rules[r]->exact)
@@ -95,7 +95,7 @@ static void exact_rules_keep_the_law_as_black_boxes(void **state)
 }
 
 // Like a kernel, which does not report the uniforms that it reads.
-static void boxes_without_read_lists_have_the_same_law(void **state)
+TEST(boxes_without_read_lists_have_the_same_law)
 {
     static const char *const names[] = { "rejection", "block" };
     for (int r = 0; r < 2; r++) {
@@ -111,7 +111,7 @@ static void boxes_without_read_lists_have_the_same_law(void **state)
     }
 }
 
-static void lossy_rules_are_detected(void **state)
+TEST(lossy_rules_are_detected)
 {
     const struct acceptance_test options = { .lenience = 1.1 };
     struct rule_box box = bisect_rule(rule_named("lenient"), &options);
@@ -122,7 +122,7 @@ static void lossy_rules_are_detected(void **state)
 
 // ---- boxes that misuse their uniforms
 
-static void boxes_that_misuse_uniforms_are_detected(void **state)
+TEST(boxes_that_misuse_uniforms_are_detected)
 {
     enum { IMPOSSIBLE = -1, CUTS = -2 }; // what shows instead of a distance
     static const struct {
@@ -170,7 +170,7 @@ static void corner_verify(struct black_box *self, const struct draft *d, struct 
     verification_add(out, 0, u[0] < 0.25 && u[2] < 4 * p[1]);
 }
 
-static void an_edge_off_all_axes_is_found_at_a_corner(void **state)
+TEST(an_edge_off_all_axes_is_found_at_a_corner)
 {
     float p[] = { 0.9f, 0.1f };
     struct instance in = { .vocab = 2, .nodes = 1, .prefixes = 1, .p = p, .q = p };
@@ -191,7 +191,7 @@ static struct bisected race_sweep(const char *name, enum race_variant race_varia
     return b;
 }
 
-static void wrong_races_are_detected(void **state)
+TEST(wrong_races_are_detected)
 {
     struct bisected b = race_sweep("a plain race", RACE_AS_MATCH);
     assert_exact(&b);
@@ -212,7 +212,7 @@ static void sharing_verify(const struct rule *rule, const struct draft *d, struc
     rejection->verify(rejection, d, p, options, &s.rng, out);
 }
 
-static void enumeration_does_not_detect_a_shared_address(void **state)
+TEST(enumeration_does_not_detect_a_shared_address)
 {
     static const struct rule sharing = { .name = "sharing", .verify = sharing_verify };
     struct rule_box box = bisect_rule(&sharing, NULL);
@@ -229,7 +229,7 @@ static void enumeration_does_not_detect_a_shared_address(void **state)
 
 // ---- the map from uniforms to decisions
 
-static void given_uniforms_decide_as_philox_uniforms_do(void **state)
+TEST(given_uniforms_decide_as_philox_uniforms_do)
 {
     enum { N = 1300 };
     double w[N], u[N];
@@ -251,7 +251,7 @@ static void given_uniforms_decide_as_philox_uniforms_do(void **state)
 }
 
 // As in verifier/exact/law.c: NAN fails every bound.
-static void nan_is_the_worst_measure(void **state)
+TEST(nan_is_the_worst_measure)
 {
     const struct bisected good = { .sound = true, .instances = 1 };
     for (int i = 0; i < 4; i++)
@@ -265,18 +265,4 @@ static void nan_is_the_worst_measure(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nan_is_the_worst_measure),
-        cmocka_unit_test(exact_rules_keep_the_law_as_black_boxes),
-        cmocka_unit_test(boxes_without_read_lists_have_the_same_law),
-        cmocka_unit_test(lossy_rules_are_detected),
-        cmocka_unit_test(boxes_that_misuse_uniforms_are_detected),
-        cmocka_unit_test(an_edge_off_all_axes_is_found_at_a_corner),
-        cmocka_unit_test(wrong_races_are_detected),
-        cmocka_unit_test(enumeration_does_not_detect_a_shared_address),
-        cmocka_unit_test(given_uniforms_decide_as_philox_uniforms_do),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

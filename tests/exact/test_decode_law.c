@@ -6,7 +6,7 @@
 
 #include "core/memory.h"
 #include "engine/engine.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/rule_defaults.h"
 #include "tests/exact/table_loop.h"
 
@@ -88,7 +88,7 @@ static struct loop_result check_law(const struct table_instance *instances, int 
 
 #define CHECK_LAW(instances, nodes, runs) check_law(instances, sizeof(instances) / sizeof((instances)[0]), nodes, runs)
 
-static void texts_of_several_steps_have_the_targets_law(void **state)
+TEST(texts_of_several_steps_have_the_targets_law)
 {
     static const struct table_instance instances[] = {
         { .vocab = 2, .prompt = { { "010", 5 } } },
@@ -98,7 +98,7 @@ static void texts_of_several_steps_have_the_targets_law(void **state)
     CHECK_LAW(instances, LOOP_NODES, 1500);
 }
 
-static void a_stop_token_ends_a_text_within_a_draft(void **state)
+TEST(a_stop_token_ends_a_text_within_a_draft)
 {
     static const struct table_instance instances[] = {
         { .vocab = 2, .prompt = { { "010", 4 } }, .ends = "1" },
@@ -108,7 +108,7 @@ static void a_stop_token_ends_a_text_within_a_draft(void **state)
     assert_true(all.why[SPECLAB_STOP_TOKEN] > 0 && all.why[SPECLAB_STOP_LIMIT] > 0 && all.within > 0);
 }
 
-static void stop_strings_end_a_text_across_steps(void **state)
+TEST(stop_strings_end_a_text_across_steps)
 {
     static const struct table_instance instances[] = {
         { .vocab = 2, .prompt = { { "010", 4 } }, .stop = "10", .stay = 2 },
@@ -119,7 +119,7 @@ static void stop_strings_end_a_text_across_steps(void **state)
     assert_true(all.why[SPECLAB_STOP_STRING] > 0 && all.within > 0 && all.back > 0);
 }
 
-static void limits_and_the_context_cut_a_text_within_a_draft(void **state)
+TEST(limits_and_the_context_cut_a_text_within_a_draft)
 {
     static const struct table_instance instances[] = {
         { .vocab = 2, .prompt = { { "010", 1 } }, .deep = true },
@@ -135,7 +135,7 @@ static void limits_and_the_context_cut_a_text_within_a_draft(void **state)
     assert_true(all.why[SPECLAB_STOP_LIMIT] > 0 && all.why[SPECLAB_STOP_CONTEXT] > 0 && all.within > 0);
 }
 
-static void penalties_include_the_drafts_own_tokens(void **state)
+TEST(penalties_include_the_drafts_own_tokens)
 {
     static const struct table_instance instances[] = {
         { .vocab = 2, .prompt = { { "1", 4 } }, .sampling = "{repetition_penalty: 1.6}" },
@@ -150,7 +150,7 @@ static void penalties_include_the_drafts_own_tokens(void **state)
     CHECK_LAW(instances, LOOP_NODES, 1200);
 }
 
-static void penalties_count_the_generated_tokens_of_their_own_sequence(void **state)
+TEST(penalties_count_the_generated_tokens_of_their_own_sequence)
 {
     static const struct table_instance instances[] = {
         { .vocab = 2, .prompt = { { "0100", 2 }, { "11", 3 } }, .sampling = "{frequency_penalty: 1.1}" },
@@ -162,7 +162,7 @@ static void penalties_count_the_generated_tokens_of_their_own_sequence(void **st
     CHECK_LAW(instances, 3, 1000);
 }
 
-static void excluded_tokens_are_excluded_everywhere(void **state)
+TEST(excluded_tokens_are_excluded_everywhere)
 {
     static const struct table_instance instances[] = {
         { .vocab = 3, .prompt = { { "010", 3 } }, .sampling = "{temperature: 0.7, top_k: 2}" },
@@ -178,7 +178,7 @@ static void excluded_tokens_are_excluded_everywhere(void **state)
     CHECK_LAW(small, LOOP_NODES, 1000);
 }
 
-static void slots_do_not_affect_each_other(void **state)
+TEST(slots_do_not_affect_each_other)
 {
     static const struct table_instance instances[] = {
         { .vocab = 2, .slots = 2, .prompt = { { "010", 3 }, { "1", 2 } } },
@@ -192,7 +192,7 @@ static void slots_do_not_affect_each_other(void **state)
     CHECK_LAW(instances, 4, 2000);
 }
 
-static void a_reused_slot_keeps_the_law(void **state)
+TEST(a_reused_slot_keeps_the_law)
 {
     static const struct table_instance instances[] = {
         { .vocab = 2, .slots = 2, .prompt = { { "010", 3 }, { "1101", 1 }, { "10", 2 } }, .ends = "0" },
@@ -203,7 +203,7 @@ static void a_reused_slot_keeps_the_law(void **state)
 
 // Which drafter of a ladder is taken may not depend on what it sampled: so drafters/ladder.c refuses such a threshold, which the
 // drafter of this test hides from it.
-static void a_ladder_that_counts_sampled_draft_tokens_is_detected(void **state)
+TEST(a_ladder_that_counts_sampled_draft_tokens_is_detected)
 {
     static const struct table_instance instance = { .vocab = 2, .prompt = { { "010", 3 } } };
     const struct draft_shape by_count =
@@ -256,7 +256,7 @@ static const struct loop_mutant {
       { .vocab = 2, .prompt = { { "010", 2 }, { "11", 2 } } } },
 };
 
-static void every_mutant_of_the_loop_is_detected(void **state)
+TEST(every_mutant_of_the_loop_is_detected)
 {
     bool tried[FLAWS] = { [FLAWLESS] = true };
     for (size_t i = 0; i < sizeof(loop_mutants) / sizeof(loop_mutants[0]); i++)
@@ -283,20 +283,4 @@ static void every_mutant_of_the_loop_is_detected(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_of_several_steps_have_the_targets_law),
-        cmocka_unit_test(a_stop_token_ends_a_text_within_a_draft),
-        cmocka_unit_test(stop_strings_end_a_text_across_steps),
-        cmocka_unit_test(limits_and_the_context_cut_a_text_within_a_draft),
-        cmocka_unit_test(penalties_include_the_drafts_own_tokens),
-        cmocka_unit_test(penalties_count_the_generated_tokens_of_their_own_sequence),
-        cmocka_unit_test(excluded_tokens_are_excluded_everywhere),
-        cmocka_unit_test(slots_do_not_affect_each_other),
-        cmocka_unit_test(a_reused_slot_keeps_the_law),
-        cmocka_unit_test(a_ladder_that_counts_sampled_draft_tokens_is_detected),
-        cmocka_unit_test(every_mutant_of_the_loop_is_detected),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -9,7 +9,7 @@
 #include "core/settings.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/lone_drafter.h"
 #include "tests/support/rule_defaults.h"
 #include "verifier/rules/rule.h"
@@ -82,7 +82,7 @@ static const struct empty_residuals *residuals_of(const struct rule *rule)
 }
 
 // Other exact rules leave at least one, and sample from a distribution.
-static void an_empty_residual_keeps_p_and_is_counted(void **state)
+TEST(an_empty_residual_keeps_p_and_is_counted)
 {
     static const float sure[VOCAB] = { 0, 1, 0 }, mixed[VOCAB] = { 0.25f, 0.5f, 0.25f };
     for (int i = 0; rules[i] != NULL; i++)
@@ -120,7 +120,7 @@ static void an_empty_residual_keeps_p_and_is_counted(void **state)
 }
 
 // Every entry is written, whatever the array held before.
-static void end_probabilities_cover_every_node(void **state)
+TEST(end_probabilities_cover_every_node)
 {
     static const float mixed[VOCAB] = { 0.25f, 0.5f, 0.25f };
     struct same_row rows = { { VOCAB, the_row }, mixed };
@@ -147,7 +147,7 @@ static void end_probabilities_cover_every_node(void **state)
             }
 }
 
-static void rule_options_accept_exactly_their_range(void **state)
+TEST(rule_options_accept_exactly_their_range)
 {
     static const struct {
         const char *rule, *values[4]; // the ends of the range, and numbers outside of it
@@ -166,12 +166,4 @@ static void rule_options_accept_exactly_their_range(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_residual_keeps_p_and_is_counted),
-        cmocka_unit_test(end_probabilities_cover_every_node),
-        cmocka_unit_test(rule_options_accept_exactly_their_range),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -9,7 +9,7 @@
 #include "results/statistics/distributions.h"
 #include "verifier/exact/verdict.h"
 #include "results/statistics/statistics.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/numbers.h"
 
 // ---- one token, by plain code
@@ -105,7 +105,7 @@ static double sorted_before(const struct observed_token *t, int order, int32_t x
 static const int sizes[] = { 1, 2, 3, 12, 31, 32, 33, 64, 65, 100, 257, 300 };
 enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
-static void mass_before_a_token_matches_sorting(void **state)
+TEST(mass_before_a_token_matches_sorting)
 {
     uint64_t seed = 1;
     for (int run = 0; run < 40 * SIZES; run++) {
@@ -128,7 +128,7 @@ static void mass_before_a_token_matches_sorting(void **state)
 }
 
 // p * log p and the like are floats of every token; their sums are doubles.
-static void vectorised_sums_match_plain_sums(void **state)
+TEST(vectorised_sums_match_plain_sums)
 {
     enum { LONGEST = 5000 };
     static float p[LONGEST], q[LONGEST];
@@ -169,7 +169,7 @@ static void vectorised_sums_match_plain_sums(void **state)
 
 // ---- edges
 
-static void an_impossible_token_is_proof(void **state)
+TEST(an_impossible_token_is_proof)
 {
     const float p[] = { .5f, 0, .5f };
     struct observed_token t = { .vocab = 3, .p = p, .p_sum = 1, .token = 1, .before = -1, .end = -1 };
@@ -193,7 +193,7 @@ static void an_impossible_token_is_proof(void **state)
         assert_true(list[i].log10_p > -INFINITY && list[i].log10_p <= 0);
 }
 
-static void certain_tokens_add_no_evidence(void **state)
+TEST(certain_tokens_add_no_evidence)
 {
     const float one_hot[] = { 0, 1, 0, 0 }, one[] = { 1 };
     struct evidence e = { 0 };
@@ -232,7 +232,7 @@ static void certain_tokens_add_no_evidence(void **state)
     }
 }
 
-static void no_tokens_are_no_evidence(void **state)
+TEST(no_tokens_are_no_evidence)
 {
     struct evidence e = { 0 };
     near(evidence_log_e(&e), 0, 1e-15);
@@ -240,7 +240,7 @@ static void no_tokens_are_no_evidence(void **state)
 }
 
 // 1,000 tokens of which p expects one end. The two-sided p-value must not be below the binomial tail.
-static void rare_events_get_no_normal_tail(void **state)
+TEST(rare_events_get_no_normal_tail)
 {
     const float p[] = { .999f, .001f };
     double tail = 1, probability = pow(.999, 1000); // binomial: of at least `ends`, of exactly `ends`
@@ -270,7 +270,7 @@ static void rare_events_get_no_normal_tail(void **state)
 // ---- whole texts
 
 // Pairs: a text whose uniform numbers are uniform one by one, but dependent.
-static void serially_dependent_uniforms_are_detected(void **state)
+TEST(serially_dependent_uniforms_are_detected)
 {
     const float even[] = { .25f, .25f, .25f, .25f };
     struct evidence e = { 0 };
@@ -313,7 +313,7 @@ static void write_shifted(struct evidence *e, float first, double shift, int tok
 
 // Bounds are looked at every hundred tokens: the largest of them is below the total variation, in each of a hundred
 // texts, where at most five in a hundred may exceed it.
-static void the_size_of_a_bias_is_never_below_its_bound(void **state)
+TEST(the_size_of_a_bias_is_never_below_its_bound)
 {
     uint64_t seed = 21;
     int above = 0;
@@ -332,7 +332,7 @@ static void the_size_of_a_bias_is_never_below_its_bound(void **state)
 }
 
 // Half of the order is one of the boundaries at which it is measured, so the bound reaches the size.
-static void the_bound_reaches_the_size_of_a_bias(void **state)
+TEST(the_bound_reaches_the_size_of_a_bias)
 {
     uint64_t seed = 22;
     double before = 0;
@@ -350,7 +350,7 @@ static void the_bound_reaches_the_size_of_a_bias(void **state)
 }
 
 // Impossible tokens are a bias of their share, whatever the others are.
-static void impossible_tokens_count_in_the_size_of_a_bias(void **state)
+TEST(impossible_tokens_count_in_the_size_of_a_bias)
 {
     const float p[] = { 0, .5f, .5f };
     uint64_t seed = 23;
@@ -365,19 +365,4 @@ static void impossible_tokens_count_in_the_size_of_a_bias(void **state)
     assert_true(size.observed > .22 && size.observed < .25 && size.least > .2 && size.least < size.observed);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mass_before_a_token_matches_sorting),
-        cmocka_unit_test(vectorised_sums_match_plain_sums),
-        cmocka_unit_test(an_impossible_token_is_proof),
-        cmocka_unit_test(certain_tokens_add_no_evidence),
-        cmocka_unit_test(no_tokens_are_no_evidence),
-        cmocka_unit_test(rare_events_get_no_normal_tail),
-        cmocka_unit_test(serially_dependent_uniforms_are_detected),
-        cmocka_unit_test(the_size_of_a_bias_is_never_below_its_bound),
-        cmocka_unit_test(the_bound_reaches_the_size_of_a_bias),
-        cmocka_unit_test(impossible_tokens_count_in_the_size_of_a_bias),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

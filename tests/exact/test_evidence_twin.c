@@ -11,7 +11,7 @@
 #include "core/memory.h"
 #include "verifier/exact/observer.h"
 #include "verifier/exact/verdict.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/file_write.h"
 #include "tests/support/numbers.h"
 
@@ -121,7 +121,7 @@ static void check_test(const char *text, const struct exact_test *t, const struc
     fail_msg("%s: the twin has no test %s of %s, %s", text, t->kind, t->of, t->part);
 }
 
-static void bets_and_tests_match_the_twin(void **state)
+TEST(bets_and_tests_match_the_twin)
 {
     const struct json *texts = json_get(golden, "texts");
     for (void *k = json_first(texts); k != NULL; k = json_next(texts, k)) {
@@ -187,7 +187,7 @@ static void check_verdict(const struct json *one)
     assert_int_equal(compared, json_count(found));
 }
 
-static void verdicts_match_the_twin(void **state)
+TEST(verdicts_match_the_twin)
 {
     const struct json *verdicts = json_get(golden, "verdicts");
     assert_true(json_count(verdicts) >= 8);
@@ -195,11 +195,4 @@ static void verdicts_match_the_twin(void **state)
         check_verdict(json_at(verdicts, i));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bets_and_tests_match_the_twin),
-        cmocka_unit_test(verdicts_match_the_twin),
-    };
-    return cmocka_run_group_tests(tests, open_golden, close_golden);
-}
+RUN_TESTS(open_golden, close_golden)

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "verifier/exact/law.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/exact/mutants.h"
 
 #define ROUNDING 1e-12
@@ -14,7 +14,7 @@
 
 static const struct sweep_size sweep_size = { 9, 9, 260, NULL };
 
-static void reimplemented_rules_are_exact(void **state)
+TEST(reimplemented_rules_are_exact)
 {
     enum flaw none = FLAWLESS;
     for (int i = 0; mutant_rules[i]; i++) {
@@ -46,7 +46,7 @@ static bool is_near_reference(const struct mutant *m, const struct measured *d)
 }
 
 // Enumeration treats every draw as a new one: randomness that is used twice gives the right law, and shows only in the repeated address.
-static void every_mutant_is_detected_and_equivalent_changes_are_not(void **state)
+TEST(every_mutant_is_detected_and_equivalent_changes_are_not)
 {
     for (const struct mutant *m = mutants; m->id; m++) {
         struct measured d = mutant_measure(m);
@@ -69,7 +69,7 @@ static void every_mutant_is_detected_and_equivalent_changes_are_not(void **state
 
 // ---- drafters, over every kind of draft
 
-static void misreporting_drafters_are_detected(void **state)
+TEST(misreporting_drafters_are_detected)
 {
     for (int misreport = TRUTHFUL + 1; misreport < MISREPORTS; misreport++) {
         struct law_result f =
@@ -79,19 +79,10 @@ static void misreporting_drafters_are_detected(void **state)
     }
 }
 
-static void match_is_exact_for_misreporting_drafters(void **state)
+TEST(match_is_exact_for_misreporting_drafters)
 {
     assert_true(law_sweep(rule_named("match"), NULL, misreport_of(PRUNED_AS_SAMPLED), sweep_size, ROUNDING).distance <=
                 ROUNDING);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reimplemented_rules_are_exact),
-        cmocka_unit_test(every_mutant_is_detected_and_equivalent_changes_are_not),
-        cmocka_unit_test(misreporting_drafters_are_detected),
-        cmocka_unit_test(match_is_exact_for_misreporting_drafters),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

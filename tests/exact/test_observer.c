@@ -9,7 +9,7 @@
 #include "results/statistics/distributions.h"
 #include "verifier/exact/verdict.h"
 #include "sampling/rng.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/exact/toy_language.h"
 #include "verifier/rules/rejection.h"
 #include "verifier/rules/rule.h"
@@ -83,7 +83,7 @@ static struct alarms alarms_of(const struct text_setup *text_setup, int runs)
 
 // At level 0.05 more than 27 of 300 runs have an alarm with probability at most 0.001. A correct test has p < .05 in 15 of 300, and in more
 // than 35 with probability 1 / 500,000; p < .01 in 3, and in more than 13 with probability 1 / 160,000.
-static void false_alarms_are_as_rare_as_the_level(void **state)
+TEST(false_alarms_are_as_rare_as_the_level)
 {
     static const struct {
         const char *rule;
@@ -123,7 +123,7 @@ static void expect(const char *what, const struct text_setup *text_setup, enum a
     free(v);
 }
 
-static void negative_controls_are_detected_and_the_rest_is_clean(void **state)
+TEST(negative_controls_are_detected_and_the_rest_is_clean)
 {
     static const struct {
         const char *what, *rule;
@@ -146,7 +146,7 @@ static void negative_controls_are_detected_and_the_rest_is_clean(void **state)
     }
 }
 
-static void no_verdict_without_drafts_or_with_few_tokens(void **state)
+TEST(no_verdict_without_drafts_or_with_few_tokens)
 {
     const struct rule *rejection = rule_named("rejection");
     expect("no drafts", &(struct text_setup){ .rule = rejection, .shape = NO_DRAFT, .texts = 2, .tokens = 500 },
@@ -185,7 +185,7 @@ static const struct rule accepts_all = { .name = "rejection",
                                          .end_probabilities = end_probabilities_of_rejection,
                                          .verify = accept_everything };
 
-static void a_lenient_rule_is_detected(void **state)
+TEST(a_lenient_rule_is_detected)
 {
     const struct rule *rejection = rule_named("rejection");
     for (int shape = SAMPLED_CHAIN; shape <= DETERMINISTIC_CHAIN; shape++) {
@@ -201,7 +201,7 @@ static void a_lenient_rule_is_detected(void **state)
     }
 }
 
-static void a_drafter_with_a_wrong_q_is_detected(void **state)
+TEST(a_drafter_with_a_wrong_q_is_detected)
 {
     for (int tree = 0; tree < 2; tree++) {
         const struct text_setup text_setup = { .rule = rule_named("rejection"),
@@ -224,7 +224,7 @@ static const struct stream_test *row_of(const struct verdict *v, const char *kin
     return NULL;
 }
 
-static void randomness_shared_by_drafter_and_rule_is_detected(void **state)
+TEST(randomness_shared_by_drafter_and_rule_is_detected)
 {
     struct text_setup text_setup = { .rule = rule_named("rejection"), .texts = 3, .tokens = 1000 };
     for (int shares = 0; shares < 2; shares++) {
@@ -241,7 +241,7 @@ static void randomness_shared_by_drafter_and_rule_is_detected(void **state)
     }
 }
 
-static void an_impossible_token_decides_the_verdict(void **state)
+TEST(an_impossible_token_decides_the_verdict)
 {
     const struct text_setup text_setup = {
         .rule = &accepts_all, .declared_rule = rule_named("rejection"), .texts = 1, .tokens = 300
@@ -269,7 +269,7 @@ static void an_impossible_token_decides_the_verdict(void **state)
 
 // ---- acceptance
 
-static void acceptance_matches_end_probabilities(void **state)
+TEST(acceptance_matches_end_probabilities)
 {
     static const struct {
         const char *rule;
@@ -297,7 +297,7 @@ static void acceptance_matches_end_probabilities(void **state)
 }
 
 // At temperature 0 acceptance is certain: one token less is no chance.
-static void acceptance_without_a_variance_is_tested(void **state)
+TEST(acceptance_without_a_variance_is_tested)
 {
     struct verdict *v = xcalloc(1, sizeof(*v));
     for (int less = 0; less < 2; less++) {
@@ -315,7 +315,7 @@ static void acceptance_without_a_variance_is_tested(void **state)
 
 // A thousand steps of three draft tokens that are almost always accepted: one rejection has a probability of 1 / 500,
 // though it is 22 standard deviations. Three rejections are significant.
-static void a_rare_rejection_is_no_proof(void **state)
+TEST(a_rare_rejection_is_no_proof)
 {
     struct observed *seen = xcalloc(1, sizeof(*seen));
     struct verdict *v = xcalloc(1, sizeof(*v));
@@ -346,7 +346,7 @@ static void near(const double *a, const double *b, double within)
             fail_msg("number %zu of the sums is %.17g, not %.17g", i, a[i], b[i]);
 }
 
-static void observed_sums_are_additive(void **state)
+TEST(observed_sums_are_additive)
 {
     const struct text_setup text_setup = { .rule = rule_named("rejection"), .tokens = 60 };
     struct observed *sum = xcalloc(4, sizeof(*sum)), *one_by_one = sum + 1, *half = sum + 2;
@@ -367,7 +367,7 @@ static void observed_sums_are_additive(void **state)
     free(sum);
 }
 
-static void slots_are_independent(void **state)
+TEST(slots_are_independent)
 {
     const struct text_setup text_setup = { .rule = rule_named("rejection"), .tokens = 100 };
     struct observed *a = xcalloc(3, sizeof(*a));
@@ -391,7 +391,7 @@ static void verify_or_fail(const struct rule *rule, const struct draft *d, struc
     out->failed = "no decision";
 }
 
-static void a_control_that_cannot_decide_is_reported(void **state)
+TEST(a_control_that_cannot_decide_is_reported)
 {
     struct rule failing = *rule_named("rejection");
     failing.verify = verify_or_fail;
@@ -413,22 +413,4 @@ static void a_control_that_cannot_decide_is_reported(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(false_alarms_are_as_rare_as_the_level),
-        cmocka_unit_test(negative_controls_are_detected_and_the_rest_is_clean),
-        cmocka_unit_test(no_verdict_without_drafts_or_with_few_tokens),
-        cmocka_unit_test(a_lenient_rule_is_detected),
-        cmocka_unit_test(a_drafter_with_a_wrong_q_is_detected),
-        cmocka_unit_test(randomness_shared_by_drafter_and_rule_is_detected),
-        cmocka_unit_test(an_impossible_token_decides_the_verdict),
-        cmocka_unit_test(acceptance_matches_end_probabilities),
-        cmocka_unit_test(acceptance_without_a_variance_is_tested),
-        cmocka_unit_test(a_rare_rejection_is_no_proof),
-        cmocka_unit_test(observed_sums_are_additive),
-        cmocka_unit_test(slots_are_independent),
-        cmocka_unit_test(a_control_that_cannot_decide_is_reported),
-    };
-    return cmocka_run_group_tests(tests, toy_language_make, NULL);
-}
+RUN_TESTS(toy_language_make, NULL)

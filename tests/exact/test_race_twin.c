@@ -13,7 +13,7 @@
 #include "core/memory.h"
 #include "drafters/trees/tree_builder.h"
 #include "sampling/rng.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/lone_drafter.h"
 #include "tests/support/file_write.h"
 #include "tests/support/numbers.h"
@@ -149,7 +149,7 @@ static void check_case(const struct json *one)
     verification_destroy(&out);
 }
 
-static void drafts_and_match_tokens_match_the_twin(void **state)
+TEST(drafts_and_match_tokens_match_the_twin)
 {
     const struct json *drafts = json_get(golden, "drafts");
     assert_true(json_count(drafts) > 100);
@@ -158,7 +158,7 @@ static void drafts_and_match_tokens_match_the_twin(void **state)
 }
 
 // A row longer than a chunk, with few tokens of equal weight: as floats and as doubles.
-static void long_rows_match_the_twin(void **state)
+TEST(long_rows_match_the_twin)
 {
     const struct json *longs = json_get(golden, "longs");
     assert_true(json_count(longs) >= 5);
@@ -180,7 +180,7 @@ static void long_rows_match_the_twin(void **state)
 
 // ---- agreement of two races
 
-static void coupled_samples_agree_at_the_closed_form_rate(void **state)
+TEST(coupled_samples_agree_at_the_closed_form_rate)
 {
     enum { DRAWS = 6000 };
     const struct json *pairs = json_get(golden, "agreement");
@@ -201,12 +201,4 @@ static void coupled_samples_agree_at_the_closed_form_rate(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(drafts_and_match_tokens_match_the_twin),
-        cmocka_unit_test(long_rows_match_the_twin),
-        cmocka_unit_test(coupled_samples_agree_at_the_closed_form_rate),
-    };
-    return cmocka_run_group_tests(tests, open_golden, close_golden);
-}
+RUN_TESTS(open_golden, close_golden)

@@ -16,7 +16,7 @@
 #include "core/settings.h"
 #include "experiments/expectation.h"
 #include "sampling/outcomes.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/file_write.h"
 #include "tests/support/numbers.h"
 #include "tests/support/plain_stages.h"
@@ -201,7 +201,7 @@ static void check_probabilities(struct scene *c)
     check_end_probabilities(c);
 }
 
-static void output_probabilities_match_the_papers(void **state)
+TEST(output_probabilities_match_the_papers)
 {
     each_case(false, check_probabilities);
 }
@@ -249,7 +249,7 @@ static void verify_under_philox(struct scene *c)
     }
 }
 
-static void the_same_uniforms_give_the_same_tokens(void **state)
+TEST(the_same_uniforms_give_the_same_tokens)
 {
     each_case(false, verify_under_philox);
 }
@@ -264,7 +264,7 @@ static void verify_in_long(struct scene *c)
     }
 }
 
-static void long_rows_are_verified_like_short_ones(void **state)
+TEST(long_rows_are_verified_like_short_ones)
 {
     each_case(true, verify_in_long);
 }
@@ -311,7 +311,7 @@ static void verify_by_given_uniforms(struct scene *c)
     }
 }
 
-static void boundary_uniforms_and_ties_match_the_twin(void **state)
+TEST(boundary_uniforms_and_ties_match_the_twin)
 {
     boundary_cases = 0;
     each_case(false, verify_by_given_uniforms);
@@ -373,7 +373,7 @@ static void check_expectation(struct scene *c)
     expecter_destroy(e);
 }
 
-static void expected_acceptance_matches_the_twin(void **state)
+TEST(expected_acceptance_matches_the_twin)
 {
     drafts_checked = 0;
     each_case(false, check_expectation);
@@ -390,7 +390,7 @@ static void count_rule(struct scene *c)
         seen[i] += rules[i] == c->rule;
 }
 
-static void every_rule_has_a_twin(void **state)
+TEST(every_rule_has_a_twin)
 {
     memset(seen, 0, sizeof(seen));
     each_case(false, count_rule);
@@ -400,15 +400,4 @@ static void every_rule_has_a_twin(void **state)
                      rules[i]->name, seen[i]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(output_probabilities_match_the_papers),
-        cmocka_unit_test(the_same_uniforms_give_the_same_tokens),
-        cmocka_unit_test(long_rows_are_verified_like_short_ones),
-        cmocka_unit_test(boundary_uniforms_and_ties_match_the_twin),
-        cmocka_unit_test(expected_acceptance_matches_the_twin),
-        cmocka_unit_test(every_rule_has_a_twin),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -7,7 +7,7 @@
 #include "core/memory.h"
 #include "sampling/dist.h"
 #include "sampling/outcomes.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/rule_defaults.h"
 #include "verifier/exact/law.h"
 #include "tests/exact/mutants.h"
@@ -37,7 +37,7 @@ static const char *refusal(const struct rule *rule, struct law_result *f)
     return f->repeated > 0 ? "it uses randomness twice" : NULL;
 }
 
-static void exact_rules_keep_the_targets_distribution(void **state)
+TEST(exact_rules_keep_the_targets_distribution)
 {
     for (int i = 0; rules[i]; i++) {
         struct law_result f;
@@ -69,7 +69,7 @@ static bool stop_at_five(int64_t done, int64_t all)
     return done < 5;
 }
 
-static void progress_comes_with_every_instance(void **state)
+TEST(progress_comes_with_every_instance)
 {
     const struct sweep_size size = { 2, 1, 30, note_progress };
     const struct law_result f = law_sweep(rule_named("match"), NULL, NULL, size, ROUNDING);
@@ -95,7 +95,7 @@ static void verify_at_the_drafts_address(const struct rule *rule, const struct d
 }
 
 // Copies of registered rules with one wrong function. The first is the wrong formula that shows least.
-static void a_lossy_rule_marked_exact_is_refused(void **state)
+TEST(a_lossy_rule_marked_exact_is_refused)
 {
     struct rule off = *rule_named("block"), reused = *rule_named("rejection"), mismatched = *rule_named("rejection"),
                 idle = *rule_named("rejection");
@@ -112,7 +112,7 @@ static void a_lossy_rule_marked_exact_is_refused(void **state)
     assert_string_equal(refusal(&idle, &f), "it takes no draft that is enumerated");
 }
 
-static void lossy_rules_are_detected(void **state)
+TEST(lossy_rules_are_detected)
 {
     for (int i = 0; rules[i]; i++) {
         if (rules[i]->exact)
@@ -127,7 +127,7 @@ static void lossy_rules_are_detected(void **state)
 
 static const int two_by_two[] = { 2, 2 };
 
-static void trials_multiply_to_the_end_probability(void **state)
+TEST(trials_multiply_to_the_end_probability)
 {
     for (int seed = 0; seed < 40; seed++) {
         struct instance in = instance_create(two_by_two, 2, 2 + seed % 2, (enum proposal_mix)(seed % PROPOSAL_MIXES),
@@ -183,7 +183,7 @@ static bool draws_its_bonus(const struct rule *rule, const void *options)
     return all;
 }
 
-static void rules_that_share_a_baseline_are_those_with_one_text_of_none(void **state)
+TEST(rules_that_share_a_baseline_are_those_with_one_text_of_none)
 {
     assert_true(rules[0]->bonus_alone);
     for (int i = 0; rules[i] != NULL; i++) {
@@ -195,7 +195,7 @@ static void rules_that_share_a_baseline_are_those_with_one_text_of_none(void **s
     }
 }
 
-static void only_rows_on_the_path_are_read(void **state)
+TEST(only_rows_on_the_path_are_read)
 {
     for (int seed = 0; seed < 200; seed++) {
         struct instance in = instance_create(two_by_two, 2, 4, MIXED, ANY_ROWS, (uint64_t)seed);
@@ -218,7 +218,7 @@ static void only_rows_on_the_path_are_read(void **state)
 // By hand: p = (0, 1/4, 3/4), q = (1/2, 1/4, 1/4), and three siblings sampled without replacement, tokens 0, 1, 2. The
 // first cannot be accepted and leaves (p - q)+ = (0, 0, 1/2), so p = (0, 0, 1). The second came from (0, 1/2, 1/2); its
 // p is 0, and p is unchanged. The third came from (0, 0, 1): 1 against 1.
-static void distinct_siblings_lose_the_rejected_token(void **state)
+TEST(distinct_siblings_lose_the_rejected_token)
 {
     float p[] = { 0, 0.25f, 0.75f }, q[] = { 0.5f, 0.25f, 0.25f };
     struct instance in = { .vocab = 3, .p = p, .q = q };
@@ -241,17 +241,4 @@ static void distinct_siblings_lose_the_rejected_token(void **state)
     verification_destroy(&out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_rules_keep_the_targets_distribution),
-        cmocka_unit_test(progress_comes_with_every_instance),
-        cmocka_unit_test(a_lossy_rule_marked_exact_is_refused),
-        cmocka_unit_test(lossy_rules_are_detected),
-        cmocka_unit_test(trials_multiply_to_the_end_probability),
-        cmocka_unit_test(rules_that_share_a_baseline_are_those_with_one_text_of_none),
-        cmocka_unit_test(only_rows_on_the_path_are_read),
-        cmocka_unit_test(distinct_siblings_lose_the_rejected_token),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

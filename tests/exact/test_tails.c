@@ -7,13 +7,13 @@
 #include "verifier/exact/verdict.h"
 #include "results/statistics/distributions.h"
 #include "results/statistics/statistics.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/numbers.h"
 
 // ---- tails
 
 // scipy 1.17.1: log10(kstwo.sf(d, n)), exact.
-static void kolmogorov_tail_is_accurate_for_finite_samples(void **state)
+TEST(kolmogorov_tail_is_accurate_for_finite_samples)
 {
     static const double exact[][3] = { { 10, 0.379473, -1.076721 },   { 100, 0.100000, -0.597407 },
                                        { 100, 0.160000, -1.977015 },  { 1000, 0.041110, -1.179034 },
@@ -26,7 +26,7 @@ static void kolmogorov_tail_is_accurate_for_finite_samples(void **state)
 }
 
 // The tail of a sum s >> variance is near exp(-s (log(s / variance) - 1)), Poisson's.
-static void a_sum_without_a_variance_is_certain(void **state)
+TEST(a_sum_without_a_variance_is_certain)
 {
     assert_true(tail_sum(0, 0, 1) == 0 && tail_sum(1, 0, 1) == -INFINITY && tail_sum(-1, 0, 2) == -INFINITY);
     assert_true(tail_sum(1, -1, 1) == -INFINITY && tail_sum(0, 1e-300, 1) == 0);
@@ -36,7 +36,7 @@ static void a_sum_without_a_variance_is_certain(void **state)
     }
 }
 
-static void dependent_columns_have_no_least_squares(void **state)
+TEST(dependent_columns_have_no_least_squares)
 {
     const double dependent[] = { 1, 2, 1, 2, 1, 2 }, b[] = { 3, 4, 5 }, apart[] = { 1, 1, 1, 2, 1, 3 };
     const double zero[] = { 1, 0, 1, 0, 1, 0 }, tiny[] = { 1, 1e-20, 1, 2e-20, 1, 3e-20 };
@@ -53,7 +53,7 @@ static void dependent_columns_have_no_least_squares(void **state)
 
 // ---- sample sizes
 
-static void detectable_bias_inverts_sample_size(void **state)
+TEST(detectable_bias_inverts_sample_size)
 {
     const struct power w = { 1e-6, .999, 50 };
     for (int test = 0; test < POWER_TESTS; test++)
@@ -66,7 +66,7 @@ static void detectable_bias_inverts_sample_size(void **state)
 }
 
 // Of 100 texts of two tokens with the planned bias and length, the share detected is the planned power.
-static void a_bias_of_the_planned_size_is_detected(void **state)
+TEST(a_bias_of_the_planned_size_is_detected)
 {
     const struct power w = { 1e-3, .9, 1 };
     const float half[] = { .5f, .5f };
@@ -99,14 +99,4 @@ static void a_bias_of_the_planned_size_is_detected(void **state)
     assert_in_range(found[POWER_E], 80, 100);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kolmogorov_tail_is_accurate_for_finite_samples),
-        cmocka_unit_test(a_sum_without_a_variance_is_certain),
-        cmocka_unit_test(dependent_columns_have_no_least_squares),
-        cmocka_unit_test(detectable_bias_inverts_sample_size),
-        cmocka_unit_test(a_bias_of_the_planned_size_is_detected),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

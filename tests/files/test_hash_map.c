@@ -1,6 +1,6 @@
 // test_hash_map.c - the hash tables, compared with a search of all elements.
 #include "core/hash_map.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 enum { ELEMENTS = 3000, KINDS = 40 };
 
@@ -12,7 +12,7 @@ static uint32_t next(uint32_t *state) // xorshift
 }
 
 // All keys have one of KINDS hashes, so that places run together and around the end of the table.
-static void a_table_finds_what_a_search_of_all_elements_finds(void **unused)
+TEST(a_table_finds_what_a_search_of_all_elements_finds)
 {
     static int key[ELEMENTS];
     struct hash_table t;
@@ -48,7 +48,7 @@ static void a_table_finds_what_a_search_of_all_elements_finds(void **unused)
     hash_table_free(&t);
 }
 
-static void a_map_keeps_the_value_that_was_added_first_and_what_is_written_to_it(void **unused)
+TEST(a_map_keeps_the_value_that_was_added_first_and_what_is_written_to_it)
 {
     struct hash_map m = { 0 };
     const struct hash none = { 0, 0 };
@@ -67,11 +67,4 @@ static void a_map_keeps_the_value_that_was_added_first_and_what_is_written_to_it
     assert_null(hash_map_find(&m, none));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_table_finds_what_a_search_of_all_elements_finds),
-        cmocka_unit_test(a_map_keeps_the_value_that_was_added_first_and_what_is_written_to_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/files/part.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
 
@@ -31,7 +31,7 @@ static struct part *begun(struct part *p)
     return p;
 }
 
-static void two_writers_of_one_name_do_not_meet(void **state)
+TEST(two_writers_of_one_name_do_not_meet)
 {
     char *path = test_path("both");
     struct part *a = begun(part_begin(path, &err)), *b = begun(part_begin(path, &err));
@@ -47,7 +47,7 @@ static void two_writers_of_one_name_do_not_meet(void **state)
 }
 
 // Whatever an earlier program or another user has left under the names that this process tries.
-static void a_name_that_is_taken_is_not_written_to(void **state)
+TEST(a_name_that_is_taken_is_not_written_to)
 {
     char *path = test_path("new"), *kept = test_path("kept");
     file_write(kept, "not ours");
@@ -65,7 +65,7 @@ static void a_name_that_is_taken_is_not_written_to(void **state)
     free(kept);
 }
 
-static void a_link_leads_to_the_file_that_is_replaced(void **state)
+TEST(a_link_leads_to_the_file_that_is_replaced)
 {
     char *path = test_path("link"), *file = test_path("behind"), *next = test_path("next");
     assert_int_equal(symlink("next", path), 0);
@@ -87,7 +87,7 @@ static void a_link_leads_to_the_file_that_is_replaced(void **state)
     free(file);
 }
 
-static void a_device_is_written_in_place(void **state)
+TEST(a_device_is_written_in_place)
 {
     struct stat before, after;
     assert_int_equal(stat("/dev/null", &before), 0);
@@ -98,7 +98,7 @@ static void a_device_is_written_in_place(void **state)
     assert_string_equal(err.text, "/dev/full: cannot be written: No space left on device");
 }
 
-static void what_fails_leaves_nothing(void **state)
+TEST(what_fails_leaves_nothing)
 {
     char *path = test_path("large"), *folder = test_path("large/inside");
     file_write(path, "before");
@@ -113,14 +113,4 @@ static void what_fails_leaves_nothing(void **state)
     free(folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_writers_of_one_name_do_not_meet),
-        cmocka_unit_test(a_name_that_is_taken_is_not_written_to),
-        cmocka_unit_test(a_link_leads_to_the_file_that_is_replaced),
-        cmocka_unit_test(a_device_is_written_in_place),
-        cmocka_unit_test(what_fails_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
-}
+RUN_TESTS(NULL, test_directory_tear_down)

@@ -9,7 +9,7 @@
 #include "models/config.h"
 #include "models/paths.h"
 #include "models/weights.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/checkpoint.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
@@ -17,7 +17,7 @@
 static struct error err;
 
 // Hugging Face writes "model_max_length": 1000000000000000019884624838656 for tokenizers without a limit.
-static void an_integer_out_of_range_is_read_as_a_real(void **state)
+TEST(an_integer_out_of_range_is_read_as_a_real)
 {
     static const char text[] = "{\"a\": 1000000000000000019884624838656, \"b\": -9223372036854775809, \"c\": "
                                "9223372036854775807, \"d\": \"99999999999999999999 \\\" 99999999999999999999\", "
@@ -46,7 +46,7 @@ static void an_integer_out_of_range_is_read_as_a_real(void **state)
 }
 
 // The formulas of the reference and the paper in double, without rounding to float at each step.
-static void rope_follows_its_formulas(void **state)
+TEST(rope_follows_its_formulas)
 {
     struct model_config c = {
         .head_dim = 64, .rope.theta = 500000, .rope.factor = 8, .rope.low = 1, .rope.high = 4, .rope.original = 8192
@@ -79,7 +79,7 @@ static void rope_follows_its_formulas(void **state)
 }
 
 // Goldens: tests/cases/make_rope.py. An error of one bit in a frequency is a thousand times larger in the angle at position 1,000.
-static void rope_frequencies_equal_torchs_bit_by_bit(void **state)
+TEST(rope_frequencies_equal_torchs_bit_by_bit)
 {
     struct json *j = golden_json("rope.json");
     const struct json *cases = json_get(j, "cases");
@@ -119,7 +119,7 @@ static void rope_frequencies_equal_torchs_bit_by_bit(void **state)
 }
 
 // Keys with the value that has no effect, and keys about other things than the model.
-static void settings_without_an_effect_are_accepted(void **state)
+TEST(settings_without_an_effect_are_accepted)
 {
     static const char *const settings[] = {
         "{'rope_scaling':{'rope_type':'linear','type':'linear','factor':2.0}}",
@@ -144,7 +144,7 @@ static void settings_without_an_effect_are_accepted(void **state)
 }
 
 // The model that ./run model fetches, if it is present, against values read with other programs.
-static void the_demonstration_model_has_its_published_configuration(void **state)
+TEST(the_demonstration_model_has_its_published_configuration)
 {
     unsetenv("XDG_CACHE_HOME");
     char *path = model_path("smollm2-135m-instruct", NULL, &err);
@@ -167,14 +167,4 @@ static void the_demonstration_model_has_its_published_configuration(void **state
     free(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_integer_out_of_range_is_read_as_a_real),
-        cmocka_unit_test(rope_follows_its_formulas),
-        cmocka_unit_test(rope_frequencies_equal_torchs_bit_by_bit),
-        cmocka_unit_test(settings_without_an_effect_are_accepted),
-        cmocka_unit_test(the_demonstration_model_has_its_published_configuration),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -12,7 +12,7 @@
 #include "models/config.h"
 #include "models/formats/gguf.h"
 #include "models/weights.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/checkpoint.h"
 #include "tests/support/small_model.h"
 
@@ -40,7 +40,7 @@ static bool use(const char *path)
     return ok;
 }
 
-static void a_file_cut_anywhere_is_refused(void **state)
+TEST(a_file_cut_anywhere_is_refused)
 {
     struct small_model t = small_minimal;
     t.vocab = 20;
@@ -114,7 +114,7 @@ static void change_and_use(const char *file, const char *model, size_t n, int ti
     free(good.s);
 }
 
-static void files_with_changed_bytes_never_crash(void **state)
+TEST(files_with_changed_bytes_never_crash)
 {
     char *file = test_path("changed.gguf"), *directory = test_path("changed");
     small_write_gguf(file, &small_minimal);
@@ -139,11 +139,4 @@ static void files_with_changed_bytes_never_crash(void **state)
     free(directory);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_cut_anywhere_is_refused),
-        cmocka_unit_test(files_with_changed_bytes_never_crash),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -14,7 +14,7 @@
 #include "core/memory.h"
 #include "models/config.h"
 #include "models/tokenizers/tokenizer.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
 
@@ -106,7 +106,7 @@ static void check_directory(const char *directory, const struct json *j)
     tokenizer_close(t);
 }
 
-static void ids_and_special_tokens_are_those_of_AutoTokenizer(void **state)
+TEST(ids_and_special_tokens_are_those_of_AutoTokenizer)
 {
     FILE *f = fopen(CASES "/added_tokens.jsonl", "re");
     char *line = NULL, *directory = test_path("declared");
@@ -142,7 +142,7 @@ static void write_text(const char *directory, const char *others)
 }
 
 // A text ends at a token that only another file declares, and the chat template gets the names of special_tokens_map.json.
-static void the_configuration_knows_declared_tokens(void **state)
+TEST(the_configuration_knows_declared_tokens)
 {
     static const char *const others[] = {
         "'tokenizer_config.json':{'eos_token':'<e>','bos_token':'<a>','added_tokens_decoder':"
@@ -165,7 +165,7 @@ static void the_configuration_knows_declared_tokens(void **state)
 }
 
 // What other files add is part of what a cell is known by; what they only say again is not.
-static void a_hash_has_what_is_added_and_nothing_else(void **state)
+TEST(a_hash_has_what_is_added_and_nothing_else)
 {
     static const char *const others[] = {
         "'unrelated.json':{}",
@@ -193,12 +193,7 @@ static void a_hash_has_what_is_added_and_nothing_else(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_and_special_tokens_are_those_of_AutoTokenizer),
-        cmocka_unit_test(the_configuration_knows_declared_tokens),
-        cmocka_unit_test(a_hash_has_what_is_added_and_nothing_else),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = tests_run(NULL, NULL);
     test_directory_remove();
     return failed;
 }

@@ -14,7 +14,7 @@
 #include "models/architectures.h"
 #include "models/layer_tensors.h"
 #include "models/weights.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/checkpoint.h"
 #include "tests/formats/shards_find.h"
 #include "tests/formats/plain_quantize.h"
@@ -23,7 +23,7 @@
 
 static struct error err;
 
-static void a_gguf_file_gives_back_what_was_written(void **state)
+TEST(a_gguf_file_gives_back_what_was_written)
 {
     char *path = test_path("values.gguf");
     static const int32_t ints[] = { 3, -1, 1 << 30 };
@@ -95,7 +95,7 @@ static void a_gguf_file_gives_back_what_was_written(void **state)
     free(path);
 }
 
-static void a_safetensors_file_gives_back_what_was_written(void **state)
+TEST(a_safetensors_file_gives_back_what_was_written)
 {
     char *path = test_path("values.safetensors");
     static const float matrix[2][3] = { { 1, 2, 3 }, { 4, 5, 6 } };
@@ -135,7 +135,7 @@ static const struct small_model shapes[] = {
 };
 enum { SHAPES = sizeof(shapes) / sizeof(*shapes) };
 
-static void both_formats_give_the_same_tensors(void **state)
+TEST(both_formats_give_the_same_tensors)
 {
     for (int k = 0; k < SHAPES; k++) {
         char *directory = xformat("%s/same-%d", test_directory(), k),
@@ -179,7 +179,7 @@ static void both_formats_give_the_same_tensors(void **state)
     }
 }
 
-static void every_type_of_block_is_found_in_a_gguf_file(void **state)
+TEST(every_type_of_block_is_found_in_a_gguf_file)
 {
     static const enum type types[] = { F32,  F16,  BF16, Q8_0, Q4_0,   Q4_1,   Q5_0,
                                        Q5_1, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4 };
@@ -212,7 +212,7 @@ static void every_type_of_block_is_found_in_a_gguf_file(void **state)
     }
 }
 
-static void a_number_that_is_not_finite_is_refused(void **state)
+TEST(a_number_that_is_not_finite_is_refused)
 {
     static const struct {
         enum type type;
@@ -254,7 +254,7 @@ static void a_number_that_is_not_finite_is_refused(void **state)
     }
 }
 
-static void an_unaligned_tensor_is_copied(void **state)
+TEST(an_unaligned_tensor_is_copied)
 {
     struct small_model t = shapes[0];
     char *directory = test_path("crooked");
@@ -289,7 +289,7 @@ static void an_unaligned_tensor_is_copied(void **state)
     free(directory);
 }
 
-static void a_tensor_of_another_shape_or_name_is_refused(void **state)
+TEST(a_tensor_of_another_shape_or_name_is_refused)
 {
     char *path = xformat("%s/same-0.gguf", test_directory());
     struct checkpoint o = checkpoint_open(path);
@@ -305,7 +305,7 @@ static void a_tensor_of_another_shape_or_name_is_refused(void **state)
     free(path);
 }
 
-static void the_hash_sees_a_changed_weight(void **state)
+TEST(the_hash_sees_a_changed_weight)
 {
     char *path = test_path("hashed.gguf");
     struct hash seen[4];
@@ -323,7 +323,7 @@ static void the_hash_sees_a_changed_weight(void **state)
     free(path);
 }
 
-static void rows_of_q_and_k_are_put_back_only_where_the_architecture_has_them_moved(void **unused)
+TEST(rows_of_q_and_k_are_put_back_only_where_the_architecture_has_them_moved)
 {
     static const struct architecture halves = { .name = "llama", .gguf_rope = GGUF_ROPE_NEOX };
     char *directory = test_path("rows"), *file = test_path("rows.gguf");
@@ -361,18 +361,4 @@ static void rows_of_q_and_k_are_put_back_only_where_the_architecture_has_them_mo
     free(file);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_q_and_k_are_put_back_only_where_the_architecture_has_them_moved),
-        cmocka_unit_test(a_gguf_file_gives_back_what_was_written),
-        cmocka_unit_test(a_safetensors_file_gives_back_what_was_written),
-        cmocka_unit_test(both_formats_give_the_same_tensors),
-        cmocka_unit_test(every_type_of_block_is_found_in_a_gguf_file),
-        cmocka_unit_test(a_number_that_is_not_finite_is_refused),
-        cmocka_unit_test(an_unaligned_tensor_is_copied),
-        cmocka_unit_test(a_tensor_of_another_shape_or_name_is_refused),
-        cmocka_unit_test(the_hash_sees_a_changed_weight),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

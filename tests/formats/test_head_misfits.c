@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "models/heads/medusa.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/checkpoint.h"
 #include "tests/formats/head_forms.h"
 #include "tests/support/small_model.h"
@@ -24,7 +24,7 @@ static void check_refused(const struct form_bench *b, enum head_kind kind, const
     assert_error_mentions(&err, path, message);
 }
 
-static void a_head_that_does_not_fit_is_refused_with_both_numbers(void **unused)
+TEST(a_head_that_does_not_fit_is_refused_with_both_numbers)
 {
     enum { MEDUSA = HEAD_MEDUSA, EAGLE = HEAD_EAGLE, EAGLE3 = HEAD_EAGLE3 };
     static const struct {
@@ -91,7 +91,7 @@ static void a_head_that_does_not_fit_is_refused_with_both_numbers(void **unused)
     form_bench_close(&shallow);
 }
 
-static void layer_ids_name_the_state_entering_or_leaving_a_layer(void **unused)
+TEST(layer_ids_name_the_state_entering_or_leaving_a_layer)
 {
     struct form_bench b = form_bench_open(LAYERS);
     struct error err;
@@ -114,11 +114,7 @@ static void layer_ids_name_the_state_entering_or_leaving_a_layer(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_head_that_does_not_fit_is_refused_with_both_numbers),
-        cmocka_unit_test(layer_ids_name_the_state_entering_or_leaving_a_layer),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = tests_run(NULL, NULL);
     test_directory_remove();
     return failed;
 }

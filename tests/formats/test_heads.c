@@ -17,7 +17,7 @@
 #include "models/kv_cache.h"
 #include "models/heads/medusa.h"
 #include "models/model.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/file_write.h"
 #include "tests/support/checkpoint.h"
 #include "tests/formats/head_edit.h"
@@ -67,7 +67,7 @@ static void check_medusa(const struct form_bench *b, const char *name, const str
     free(path);
 }
 
-static void logits_of_medusa_heads_equal_the_originals(void **unused)
+TEST(logits_of_medusa_heads_equal_the_originals)
 {
     static const char *const forms[] = { "medusa", "medusa_shared", "medusa_layers", "medusa_vllm", "medusa_one" };
     struct form_bench b = form_bench_open(LAYERS);
@@ -151,7 +151,7 @@ static void check_taps_and_ids(const struct eagle *e, enum head_kind kind)
         assert_int_equal(eagle_facts(e)->target_id[i], i * VOCAB / DRAFT);
 }
 
-static void logits_of_eagle_heads_equal_the_originals(void **unused)
+TEST(logits_of_eagle_heads_equal_the_originals)
 {
     static const char *const forms[] = { "eagle",          "eagle_bias",           "eagle_own",
                                          "eagle_layers",   "eagle_speculators",    "eagle3",
@@ -175,7 +175,7 @@ static void logits_of_eagle_heads_equal_the_originals(void **unused)
 }
 
 // The option stands in for the missing key: the logits are those of the head that was trained with it.
-static void a_missing_norm_before_residual_can_be_set(void **unused)
+TEST(a_missing_norm_before_residual_can_be_set)
 {
     struct form_bench b = form_bench_open(LAYERS);
     struct error err;
@@ -192,7 +192,7 @@ static void a_missing_norm_before_residual_can_be_set(void **unused)
 }
 
 // A draft vocabulary in another order, as by frequency: logits and ids of its tokens are those of the ascending one, at other places.
-static void a_draft_vocabulary_may_have_any_order(void **unused)
+TEST(a_draft_vocabulary_may_have_any_order)
 {
     static const int32_t token[ROWS] = { 5, 17, 60, 2, 33, 8, 91, 40 };
     struct form_bench b = form_bench_open(LAYERS);
@@ -342,7 +342,7 @@ static float *logits_with_rope(const struct form_bench *b, const struct eagle_fo
     return logits;
 }
 
-static void every_rope_runs_or_is_refused_by_whoever_opens_a_head(void **unused)
+TEST(every_rope_runs_or_is_refused_by_whoever_opens_a_head)
 {
     struct form_bench b = form_bench_open(LAYERS);
     for (int f = 0; f < EAGLE_FORMS; f++) {
@@ -366,14 +366,7 @@ static void every_rope_runs_or_is_refused_by_whoever_opens_a_head(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_of_medusa_heads_equal_the_originals),
-        cmocka_unit_test(logits_of_eagle_heads_equal_the_originals),
-        cmocka_unit_test(a_missing_norm_before_residual_can_be_set),
-        cmocka_unit_test(a_draft_vocabulary_may_have_any_order),
-        cmocka_unit_test(every_rope_runs_or_is_refused_by_whoever_opens_a_head),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = tests_run(NULL, NULL);
     test_directory_remove();
     return failed;
 }

@@ -4,11 +4,11 @@
 
 #include "core/error.h"
 #include "models/layer_list.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 static struct error err;
 
-static void layers_are_listed_in_ranges(void **state)
+TEST(layers_are_listed_in_ranges)
 {
     static const int expected[] = { 0, 1, 2, 5, 7, 8 };
     int n;
@@ -27,8 +27,4 @@ static void layers_are_listed_in_ranges(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(layers_are_listed_in_ranges) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -12,7 +12,7 @@
 #include "tests/formats/gguf_write.h"
 #include "models/formats/shards.h"
 #include "models/weights.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/checkpoint.h"
 #include "tests/support/file_write.h"
 #include "tests/formats/shards_find.h"
@@ -91,7 +91,7 @@ static void build(const char *script)
     free(all);
 }
 
-static void a_gguf_file_with_one_fault_is_refused(void **state)
+TEST(a_gguf_file_with_one_fault_is_refused)
 {
     // types of keys: 4 u32, 7 bool, 8 text, 9 list, 10 u64; of tensors: 0 f32, 8 q8_0
     static const struct {
@@ -160,7 +160,7 @@ static void a_gguf_file_with_one_fault_is_refused(void **state)
     free(path);
 }
 
-static void a_missing_tensor_is_named_in_its_formats_terms(void **state)
+TEST(a_missing_tensor_is_named_in_its_formats_terms)
 {
     static const char *const name[][2] = { { "blk.0.ffn_up.weight", "model.layers.0.mlp.up_proj.weight" },
                                            { "output_norm.weight", "model.norm.weight" } };
@@ -188,7 +188,7 @@ static void a_missing_tensor_is_named_in_its_formats_terms(void **state)
 }
 
 // The types of these tensors are 21 and 77 in the file.
-static void an_unknown_type_is_refused_when_the_tensor_is_loaded(void **state)
+TEST(an_unknown_type_is_refused_when_the_tensor_is_loaded)
 {
     static const struct {
         const char *stored, *name, *words;
@@ -232,7 +232,7 @@ static void write_safetensors(const char *path, uint64_t length, const char *hea
     file_write_bytes(path, bytes.s, bytes.n);
 }
 
-static void a_safetensors_file_with_one_fault_is_refused(void **state)
+TEST(a_safetensors_file_with_one_fault_is_refused)
 {
 #define T(name, dtype, shape, from, to) \
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #from "," #to "]}"
@@ -310,7 +310,7 @@ static void a_safetensors_file_with_one_fault_is_refused(void **state)
     free(path);
 }
 
-static void an_index_with_one_fault_is_refused(void **state)
+TEST(an_index_with_one_fault_is_refused)
 {
     static const struct {
         const char *index, *words;
@@ -352,14 +352,4 @@ static int forget(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_gguf_file_with_one_fault_is_refused),
-        cmocka_unit_test(a_missing_tensor_is_named_in_its_formats_terms),
-        cmocka_unit_test(an_unknown_type_is_refused_when_the_tensor_is_loaded),
-        cmocka_unit_test(a_safetensors_file_with_one_fault_is_refused),
-        cmocka_unit_test(an_index_with_one_fault_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, forget);
-}
+RUN_TESTS(NULL, forget)

@@ -12,7 +12,7 @@
 #include "models/model.h"
 #include "tests/formats/safetensors_write.h"
 #include "models/formats/shards.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_heads.h"
 #include "tests/support/small_model.h"
@@ -59,7 +59,7 @@ static void write_both(const char *model, const char *heads, const char *to)
     shards_close(h);
 }
 
-static void one_directory_holds_a_target_and_its_heads(void **unused)
+TEST(one_directory_holds_a_target_and_its_heads)
 {
     struct error err = { "" };
     struct small_model t = small_default;
@@ -105,8 +105,7 @@ static void one_directory_holds_a_target_and_its_heads(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(one_directory_holds_a_target_and_its_heads) };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = tests_run(NULL, NULL);
     test_directory_remove();
     return failed;
 }

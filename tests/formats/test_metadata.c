@@ -13,7 +13,7 @@
 #include "models/config.h"
 #include "tests/formats/gguf_edit.h"
 #include "models/tokenizers/tokenizer.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/checkpoint.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
@@ -43,7 +43,7 @@ static struct model_config config_with(const char *values, ...)
 }
 
 // 2^32 - 1, which some converters write for "none"; for comparison 269, the last id of the vocabulary.
-static void an_id_of_32_ones_is_no_token(void **unused)
+TEST(an_id_of_32_ones_is_no_token)
 {
     static const char *const ends[] = { "eos", "eot", "eom" };
     for (int none = 0; none < 2; none++) {
@@ -68,7 +68,7 @@ static void an_id_of_32_ones_is_no_token(void **unused)
 
 // llama.cpp's defaults for files without add_bos_token (src/llama-vocab.cpp): SentencePiece models, and these kinds of BPE, put
 // bos first.
-static void without_add_bos_token_the_default_is_llama_cpps(void **unused)
+TEST(without_add_bos_token_the_default_is_llama_cpps)
 {
     static const char kinds[] =
         "llama - 1, llama default 1, gpt2 - 0, gpt2 llama-bpe 1, gpt2 llama3 1, gpt2 llama-v3 1, gpt2 falcon3 1, gpt2 tekken 1, "
@@ -94,7 +94,7 @@ static void without_add_bos_token_the_default_is_llama_cpps(void **unused)
     assert_int_equal(n, 26);
 }
 
-static void each_key_that_names_a_token_is_read_from_gguf(void **unused)
+TEST(each_key_that_names_a_token_is_read_from_gguf)
 {
     for (int id = 3; id < 270; id += 89) {
         const int expected[] = { id + 1, id + 2, id - 1, SMALL_ENDOFTEXT, SMALL_IM_END };
@@ -121,7 +121,7 @@ static struct model_config read_config(const char *directory)
 
 // Without the tokenizer's files config.json alone gives the tokens that begin and end a text. With them the tokenizer's bos
 // token has precedence, and the end tokens of all files are added up.
-static void each_file_that_names_a_token_is_read_from_a_directory(void **unused)
+TEST(each_file_that_names_a_token_is_read_from_a_directory)
 {
     char *directory = test_path("named"), *config = test_path("named/config.json"),
          *generation = test_path("named/generation_config.json"), *settings = test_path("named/tokenizer_config.json"),
@@ -168,7 +168,7 @@ static void each_file_that_names_a_token_is_read_from_a_directory(void **unused)
 
 // If tokenizer.json has a template that puts a token first, that token begins a text, whatever other files name, add_bos_token included:
 // transformers 5.23 does so. Without such a template add_bos_token decides.
-static void a_template_of_the_tokenizer_sets_the_first_token(void **unused)
+TEST(a_template_of_the_tokenizer_sets_the_first_token)
 {
 #define PIECE "{'Sequence': {'id': 'A', 'type_id': 0}}"
 #define TOKEN "{'SpecialToken': {'id': '<|im_end|>', 'type_id': 0}}"
@@ -230,7 +230,7 @@ static void assert_config(const char *path, const struct small_model *t)
     config_free(&c);
 }
 
-static void each_number_of_a_model_is_read_from_both_formats(void **unused)
+TEST(each_number_of_a_model_is_read_from_both_formats)
 {
 #define USUAL .context = 77, .theta = 10000, .eps = 1e-5
 #define SIZES(...) \
@@ -321,7 +321,7 @@ static void expect_target(const char *path, int first, const int32_t *ends, int 
     speclab_target_close(t);
 }
 
-static void a_target_begins_and_ends_texts_as_its_checkpoint_says(void **unused)
+TEST(a_target_begins_and_ends_texts_as_its_checkpoint_says)
 {
     static const int32_t ends[] = { 77, SMALL_IM_END, SMALL_ENDOFTEXT };
     char *with = test_path("with.gguf"), *directory = test_path("begins"),
@@ -345,16 +345,4 @@ static void a_target_begins_and_ends_texts_as_its_checkpoint_says(void **unused)
     free(generation);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_id_of_32_ones_is_no_token),
-        cmocka_unit_test(without_add_bos_token_the_default_is_llama_cpps),
-        cmocka_unit_test(each_key_that_names_a_token_is_read_from_gguf),
-        cmocka_unit_test(each_file_that_names_a_token_is_read_from_a_directory),
-        cmocka_unit_test(a_template_of_the_tokenizer_sets_the_first_token),
-        cmocka_unit_test(each_number_of_a_model_is_read_from_both_formats),
-        cmocka_unit_test(a_target_begins_and_ends_texts_as_its_checkpoint_says),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -14,7 +14,7 @@
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/checkpoint.h"
 #include "tests/cli/child_process.h"
 #include "tests/support/file_write.h"
@@ -56,7 +56,7 @@ static void expect_message(const char *path, enum activations a, const char *exp
     free(y);
 }
 
-static void cached_weights_give_the_same_bits(void **state)
+TEST(cached_weights_give_the_same_bits)
 {
     for (int type = 0; type < TYPES; type++)
         for (int gguf = 0; gguf < 2; gguf++) {
@@ -87,7 +87,7 @@ static long size_of(const char *path)
     return stat(path, &st) == 0 ? (long)st.st_size : -1;
 }
 
-static void a_damaged_file_is_written_anew(void **state)
+TEST(a_damaged_file_is_written_anew)
 {
     char *path = test_path("damaged.gguf"), *cache = test_path("damaged.gguf.packed");
     struct small_model t = usual;
@@ -133,7 +133,7 @@ static void a_damaged_file_is_written_anew(void **state)
     free(cache);
 }
 
-static void a_file_of_another_model_is_written_anew(void **state)
+TEST(a_file_of_another_model_is_written_anew)
 {
     char *path = test_path("changing.gguf"), *hf = test_path("f32_directory"),
          *shard = xformat("%s/model-00001.safetensors", hf);
@@ -163,7 +163,7 @@ static void assert_missing(const char *path)
         fail_msg("%s exists", path);
 }
 
-static void a_failed_write_is_reported_and_harmless(void **state)
+TEST(a_failed_write_is_reported_and_harmless)
 {
     char *path = test_path("unwritten.gguf"), *cache = test_path("unwritten.gguf.packed");
     small_write_gguf(path, &usual);
@@ -183,7 +183,7 @@ static void a_failed_write_is_reported_and_harmless(void **state)
     free(cache);
 }
 
-static void a_killed_writer_leaves_no_file(void **state)
+TEST(a_killed_writer_leaves_no_file)
 {
     static const struct rlimit small = { 50000, 50000 };
     char *path = test_path("killed.gguf"), *cache = test_path("killed.gguf.packed");
@@ -228,7 +228,7 @@ static uint64_t fnv_of(const uint8_t *bytes, size_t n)
 }
 
 // Cache files hold these bytes: a change of them changes PACKED_LAYOUT (kernels/cpu/packed.h), and then these hashes.
-static void all_instruction_sets_pack_the_same_bytes(void **state)
+TEST(all_instruction_sets_pack_the_same_bytes)
 {
     enum { LAYOUT = 1, ROWS = 21, WIDTH = 512 };
     static const char *const isa[] = { "plain",       "avx2",        "avx2_vnni", "avx512",
@@ -266,7 +266,7 @@ static void all_instruction_sets_pack_the_same_bytes(void **state)
 
 // ---- the commands
 
-static void commands_report_reads_and_writes_of_the_cache(void **state)
+TEST(commands_report_reads_and_writes_of_the_cache)
 {
     if (!child_is_present())
         skip();
@@ -288,16 +288,4 @@ static void commands_report_reads_and_writes_of_the_cache(void **state)
     free(lines);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cached_weights_give_the_same_bits),
-        cmocka_unit_test(a_damaged_file_is_written_anew),
-        cmocka_unit_test(a_file_of_another_model_is_written_anew),
-        cmocka_unit_test(a_failed_write_is_reported_and_harmless),
-        cmocka_unit_test(a_killed_writer_leaves_no_file),
-        cmocka_unit_test(all_instruction_sets_pack_the_same_bytes),
-        cmocka_unit_test(commands_report_reads_and_writes_of_the_cache),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
-}
+RUN_TESTS(NULL, test_directory_tear_down)

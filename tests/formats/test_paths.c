@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "models/paths.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/small_model.h"
 
 static struct error err;
@@ -19,7 +19,7 @@ static void assert_path(const char *name, const char *beside, const char *expect
     free(found);
 }
 
-static void model_names_are_resolved_to_paths(void **state)
+TEST(model_names_are_resolved_to_paths)
 {
     char *root = test_path("cache"), *hub = xformat("%s/huggingface/hub/models--org--name.v1", root);
     char *command = xformat(
@@ -69,10 +69,4 @@ static void model_names_are_resolved_to_paths(void **state)
     free(home);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(model_names_are_resolved_to_paths),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -6,7 +6,7 @@
 
 #include "core/json.h"
 #include "core/quantize.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/file_write.h"
 
 static size_t bytes_of_hex(const char *hex, void *to)
@@ -24,7 +24,7 @@ static void same_bytes(const uint8_t *got, const uint8_t *expected, size_t n, co
             fail_msg("%s, %s: byte %zu is %02x, not %02x", type, what, i, got[i], expected[i]);
 }
 
-static void blocks_are_byte_for_byte_those_of_gguf_py(void **state)
+TEST(blocks_are_byte_for_byte_those_of_gguf_py)
 {
     static const struct {
         const char *key;
@@ -46,7 +46,7 @@ static void blocks_are_byte_for_byte_those_of_gguf_py(void **state)
     json_free(j);
 }
 
-static void bf16_keeps_infinities_and_nans(void **state)
+TEST(bf16_keeps_infinities_and_nans)
 {
     struct json *j = golden_json("quantized.json");
     const struct json *odd = json_at(json_get(j, "odd"), 0);
@@ -60,7 +60,7 @@ static void bf16_keeps_infinities_and_nans(void **state)
     json_free(j);
 }
 
-static void numbers_outside_the_range_of_a_type_are_reported(void **state)
+TEST(numbers_outside_the_range_of_a_type_are_reported)
 {
     static const float odd[] = { INFINITY, -INFINITY, NAN, 3.4e38f };
     uint8_t to[256];
@@ -79,12 +79,4 @@ static void numbers_outside_the_range_of_a_type_are_reported(void **state)
         assert_int_equal(to[i], 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_are_byte_for_byte_those_of_gguf_py),
-        cmocka_unit_test(bf16_keeps_infinities_and_nans),
-        cmocka_unit_test(numbers_outside_the_range_of_a_type_are_reported),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -1,5 +1,5 @@
 // test_shapes.c - models with random weights: what file_map shows of one, and the whole file of another process.
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static double number(uint16_t bf16)
 }
 
 // Other programs read the bytes that this one sees mapped.
-static void the_whole_file_has_the_mapped_tensors(void **state)
+TEST(the_whole_file_has_the_mapped_tensors)
 {
     static const char *const types[] = { "q4_0", "q8_0", "bf16", "f32", "iq4_nl", "mxfp4" };
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
@@ -67,7 +67,7 @@ static void the_whole_file_has_the_mapped_tensors(void **state)
 }
 
 // A matrix of more numbers than are random: 0.02 and 1 as deviations, rows that repeat after thousands, and no tensor like another.
-static void large_models_share_their_numbers(void **state)
+TEST(large_models_share_their_numbers)
 {
     struct gguf *g = opened("shape:llama-8b,type=bf16,layers=2");
     static const char *const names[] = { "token_embd.weight", "blk.0.ffn_gate.weight", "blk.1.ffn_gate.weight",
@@ -103,7 +103,7 @@ static void large_models_share_their_numbers(void **state)
     gguf_close(g);
 }
 
-static void seeds_differ_and_repeat(void **state)
+TEST(seeds_differ_and_repeat)
 {
     size_t n;
     struct gguf *one = opened("shape:llama-1b,type=bf16,layers=1,vocab=1000"),
@@ -117,12 +117,4 @@ static void seeds_differ_and_repeat(void **state)
     gguf_close(one), gguf_close(other), gguf_close(same);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_whole_file_has_the_mapped_tensors),
-        cmocka_unit_test(large_models_share_their_numbers),
-        cmocka_unit_test(seeds_differ_and_repeat),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -13,7 +13,7 @@
 #include "models/paths.h"
 #include "models/tokenizers/tokenizer.h"
 #include "core/utf8.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/formats/editable_tokenizer.h"
 #include "tests/support/small_model.h"
 
@@ -117,7 +117,7 @@ static int check_goldens(const struct tokenizer *t, const char *name)
     return texts;
 }
 
-static void smollm2_encodes_every_golden_text_as_hugging_face_does(void **state)
+TEST(smollm2_encodes_every_golden_text_as_hugging_face_does)
 {
     struct tokenizer *t = opened_smollm2();
     if (t == NULL)
@@ -128,7 +128,7 @@ static void smollm2_encodes_every_golden_text_as_hugging_face_does(void **state)
 }
 
 // Of Llama 3's style and of Qwen 2's.
-static void small_vocabularies_encode_every_golden_text_as_hugging_face_does(void **state)
+TEST(small_vocabularies_encode_every_golden_text_as_hugging_face_does)
 {
     static const char *const names[] = { "tokenizer_l3", "tokenizer_q2" };
     for (int i = 0; i < 2; i++) {
@@ -153,7 +153,7 @@ static size_t random_text(uint64_t *seed, char *to, size_t characters)
     return n;
 }
 
-static void random_text_survives_the_round_trip(void **state)
+TEST(random_text_survives_the_round_trip)
 {
     struct tokenizer *t = opened_case("tokenizer_l3");
     uint64_t seed = 1;
@@ -192,7 +192,7 @@ static size_t reference_valid_prefix(const unsigned char *s, size_t n)
     return n;
 }
 
-static void malformed_utf8_is_refused_with_its_offset(void **state)
+TEST(malformed_utf8_is_refused_with_its_offset)
 {
     struct tokenizer *t = opened_case("tokenizer_q2");
     uint64_t seed = 2;
@@ -221,7 +221,7 @@ static void malformed_utf8_is_refused_with_its_offset(void **state)
     tokenizer_close(t);
 }
 
-static void special_tokens_in_ordinary_text_stay_text(void **state)
+TEST(special_tokens_in_ordinary_text_stay_text)
 {
     struct tokenizer *t = opened_case("tokenizer_q2");
     int32_t end = tokenizer_id(t, "<|im_end|>"), tool = tokenizer_id(t, "<tool_call>");
@@ -247,7 +247,7 @@ static void special_tokens_in_ordinary_text_stay_text(void **state)
 // ---- decoding ---------------------------------------------------------------------------------------------------
 
 // The table in section 3.9 of the Unicode standard, and similar cases.
-static void a_malformed_character_becomes_one_replacement_per_maximal_subpart(void **state)
+TEST(a_malformed_character_becomes_one_replacement_per_maximal_subpart)
 {
     static const struct {
         const char *bytes, *text;
@@ -275,7 +275,7 @@ static void a_malformed_character_becomes_one_replacement_per_maximal_subpart(vo
     tokenizer_close(t);
 }
 
-static void ids_without_a_token_decode_to_nothing(void **state)
+TEST(ids_without_a_token_decode_to_nothing)
 {
     struct tokenizer *t =
         editable_tokenizer_with("added_tokens", "[{\"id\": 300, \"content\": \"<end>\", \"special\": true}]");
@@ -298,7 +298,7 @@ static void ids_without_a_token_decode_to_nothing(void **state)
 
 // ---- long texts -------------------------------------------------------------------------------------------------
 
-static void long_runs_take_linear_time(void **state)
+TEST(long_runs_take_linear_time)
 {
     static const char *const runs[] = { "a",           " ",   "\n", "1",       "(",      "<",
                                         "<|im_start|", "\t ", "ab", "e\u0301", "\u4E2D", "\u3000" };
@@ -326,7 +326,7 @@ static void long_runs_take_linear_time(void **state)
 
 // ---- two tokenizers ---------------------------------------------------------------------------------------------
 
-static void both_formats_of_a_model_have_one_tokenizer(void **state)
+TEST(both_formats_of_a_model_have_one_tokenizer)
 {
     char *hf = test_path("model"), *gguf = test_path("model.gguf");
     small_write_hf(hf, &small_default);
@@ -349,7 +349,7 @@ static void both_formats_of_a_model_have_one_tokenizer(void **state)
     free(gguf);
 }
 
-static void vocabularies_are_compared_by_bytes_and_errors_name_the_files(void **state)
+TEST(vocabularies_are_compared_by_bytes_and_errors_name_the_files)
 {
     struct tokenizer *usual = editable_tokenizer(editable_json());
     struct tokenizer *padded =
@@ -369,19 +369,4 @@ static void vocabularies_are_compared_by_bytes_and_errors_name_the_files(void **
     tokenizer_close(other);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(smollm2_encodes_every_golden_text_as_hugging_face_does),
-        cmocka_unit_test(small_vocabularies_encode_every_golden_text_as_hugging_face_does),
-        cmocka_unit_test(random_text_survives_the_round_trip),
-        cmocka_unit_test(malformed_utf8_is_refused_with_its_offset),
-        cmocka_unit_test(special_tokens_in_ordinary_text_stay_text),
-        cmocka_unit_test(a_malformed_character_becomes_one_replacement_per_maximal_subpart),
-        cmocka_unit_test(ids_without_a_token_decode_to_nothing),
-        cmocka_unit_test(long_runs_take_linear_time),
-        cmocka_unit_test(both_formats_of_a_model_have_one_tokenizer),
-        cmocka_unit_test(vocabularies_are_compared_by_bytes_and_errors_name_the_files),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
-}
+RUN_TESTS(NULL, test_directory_tear_down)

@@ -9,7 +9,7 @@
 #include "tests/formats/gguf_edit.h"
 #include "models/tokenizers/tokenizer.h"
 #include "models/tokenizers/readers.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/checkpoint.h"
 #include "tests/formats/editable_tokenizer.h"
 #include "tests/support/file_write.h"
@@ -33,7 +33,7 @@ static struct tokenizer *changed(const char *changes)
     return editable_tokenizer(j);
 }
 
-static void settings_have_their_effect(void **state)
+TEST(settings_have_their_effect)
 {
     static const struct {
         const char *changes;        // PATH=VALUE; ..
@@ -103,7 +103,7 @@ static void settings_have_their_effect(void **state)
     }
 }
 
-static void a_byte_without_a_token_is_dropped_or_unknown(void **state)
+TEST(a_byte_without_a_token_is_dropped_or_unknown)
 {
     struct json *j = json_of("{'pre_tokenizer': " BYTES ", 'model': {'type': 'BPE', 'vocab': {'a': 0, 'b': 1, 'ab': 2, "
                              "'?': 3}, 'merges': ['a b']}}");
@@ -128,7 +128,7 @@ static void a_byte_without_a_token_is_dropped_or_unknown(void **state)
     json_free(j);
 }
 
-static void a_special_token_read_as_text_still_hides_overlapping_tokens(void **state)
+TEST(a_special_token_read_as_text_still_hides_overlapping_tokens)
 {
     struct tokenizer *t =
         changed("added_tokens=[{'id': 300, 'content': '<B>', 'special': true}, {'id': 301, 'content': "
@@ -151,7 +151,7 @@ static void refused(struct json *j, const char *error)
     json_free(j);
 }
 
-static void unsupported_settings_are_refused_by_name(void **state)
+TEST(unsupported_settings_are_refused_by_name)
 {
     static const char faults[] =
         "model=null (not a tokenizer.json); model=[1] (not a tokenizer.json); "
@@ -223,7 +223,7 @@ static void unsupported_settings_are_refused_by_name(void **state)
     refused(j, "not a tokenizer.json");
 }
 
-static void a_path_without_a_tokenizer_is_named(void **state)
+TEST(a_path_without_a_tokenizer_is_named)
 {
     char *broken = test_path("broken.json"), *empty = test_path("empty.gguf");
     const struct {
@@ -268,7 +268,7 @@ static struct tokenizer *opened_gguf(const char *key, const char *value)
     return t;
 }
 
-static void a_gguf_file_gives_the_same_tokenizer(void **state)
+TEST(a_gguf_file_gives_the_same_tokenizer)
 {
     struct tokenizer *t = opened_gguf(NULL, NULL);
     assert_ok(t != NULL, err);
@@ -284,7 +284,7 @@ static void a_gguf_file_gives_the_same_tokenizer(void **state)
     tokenizer_close(t);
 }
 
-static void an_incomplete_gguf_file_is_refused_by_name(void **state)
+TEST(an_incomplete_gguf_file_is_refused_by_name)
 {
     char faults[] =
         "model= (expected a tokenizer (tokenizer.ggml.model)); model='bert' (of the kind 'bert'); "
@@ -304,7 +304,7 @@ static void an_incomplete_gguf_file_is_refused_by_name(void **state)
     }
 }
 
-static void a_pattern_that_takes_too_long_is_named_with_its_file(void **state)
+TEST(a_pattern_that_takes_too_long_is_named_with_its_file)
 {
     static const char text[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     struct tokenizer *t = changed("pre_tokenizer=" SEQUENCE(
@@ -316,17 +316,4 @@ static void a_pattern_that_takes_too_long_is_named_with_its_file(void **state)
     tokenizer_close(t);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(settings_have_their_effect),
-        cmocka_unit_test(a_byte_without_a_token_is_dropped_or_unknown),
-        cmocka_unit_test(a_special_token_read_as_text_still_hides_overlapping_tokens),
-        cmocka_unit_test(unsupported_settings_are_refused_by_name),
-        cmocka_unit_test(a_path_without_a_tokenizer_is_named),
-        cmocka_unit_test(a_gguf_file_gives_the_same_tokenizer),
-        cmocka_unit_test(an_incomplete_gguf_file_is_refused_by_name),
-        cmocka_unit_test(a_pattern_that_takes_too_long_is_named_with_its_file),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
-}
+RUN_TESTS(NULL, test_directory_tear_down)

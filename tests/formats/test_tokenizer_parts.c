@@ -14,7 +14,7 @@
 #include "models/tokenizers/pretokenize.h"
 #include "models/tokenizers/tokenizer.h"
 #include "core/utf8.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 static struct error err;
 
@@ -56,7 +56,7 @@ static void expect_splits(const struct example *e, size_t n)
 
 #define EXPECT_SPLITS(examples) expect_splits(examples, sizeof(examples) / sizeof(*(examples)))
 
-static void families_split_as_their_models_were_trained(void **state)
+TEST(families_split_as_their_models_were_trained)
 {
     static const struct example examples[] = {
         { "gpt-2", "", "" },
@@ -74,7 +74,7 @@ static void families_split_as_their_models_were_trained(void **state)
 }
 
 // PCRE2 10.42 has Unicode 14 and treats U+180E as white space; tokenizers does neither.
-static void character_classes_are_those_of_hugging_face(void **state)
+TEST(character_classes_are_those_of_hugging_face)
 {
     static const struct example examples[] = {
         { "gpt-2", "a\u180Eb c", "a|\u180E|b| c" },
@@ -97,7 +97,7 @@ static struct pretokenizer splitter_of(const char *pattern, enum keep keep)
     return p;
 }
 
-static void gaps_are_pieces_and_empty_matches_split(void **state)
+TEST(gaps_are_pieces_and_empty_matches_split)
 {
     static const struct {
         const char *pattern;
@@ -124,7 +124,7 @@ static void gaps_are_pieces_and_empty_matches_split(void **state)
     }
 }
 
-static void stages_see_only_their_piece(void **state)
+TEST(stages_see_only_their_piece)
 {
     struct pretokenizer p = splitter_of(",", KEEP_ALL);
     assert_true(pretokenizer_split(&p, "\\s+(?!\\S)", 9, KEEP_ALL, &err));
@@ -137,7 +137,7 @@ static void stages_see_only_their_piece(void **state)
     pretokenizer_free(&p);
 }
 
-static void syntax_that_ruby_and_perl_interpret_differently_is_refused(void **state)
+TEST(syntax_that_ruby_and_perl_interpret_differently_is_refused)
 {
     static const char *const patterns[][2] = {
         { "\\w+", "\\w at offset 0" },
@@ -179,7 +179,7 @@ static void syntax_that_ruby_and_perl_interpret_differently_is_refused(void **st
 // Nested counts: 20^6 steps at each character, which no limit on one of them bounds.
 #define COUNTS "(?:[^z]{0,20}[^z]{0,20}[^z]{0,20}[^z]{0,20}[^z]{0,20}[^z]{0,20}zy|.)"
 
-static void nested_counts_take_time_by_the_length_of_the_text(void **state)
+TEST(nested_counts_take_time_by_the_length_of_the_text)
 {
     struct pretokenizer p = splitter_of(COUNTS, KEEP_ALL);
     struct text text = { 0 }, out = { 0 };
@@ -204,7 +204,7 @@ static void nested_counts_take_time_by_the_length_of_the_text(void **state)
 }
 
 // A match of many steps is found where it is, after characters of few: as by a plain loop.
-static void a_long_match_after_others_is_found(void **state)
+TEST(a_long_match_after_others_is_found)
 {
     struct pretokenizer p = splitter_of("(?:ab|ac)+d", KEEP_ALL);
     struct text text = { 0 }, expected = { 0 };
@@ -223,7 +223,7 @@ static void a_long_match_after_others_is_found(void **state)
     free(expected.s);
 }
 
-static void a_long_group_is_matched_on_the_heap(void **state)
+TEST(a_long_group_is_matched_on_the_heap)
 {
     struct pretokenizer p = splitter_of("(?:a|bc)+", KEEP_ALL);
     struct text text = { 0 };
@@ -234,7 +234,7 @@ static void a_long_group_is_matched_on_the_heap(void **state)
     free(text.s);
 }
 
-static void a_pattern_without_end_is_refused(void **state)
+TEST(a_pattern_without_end_is_refused)
 {
     struct text text = { 0 };
     text_puts(&text, "[");
@@ -268,7 +268,7 @@ static void expect_piece(void *to, const char *s, size_t n)
 }
 
 // tests/cases/make_families.py: Hugging Face's own pieces for every family name.
-static void every_family_splits_as_its_models_tokenizer_does(void **state)
+TEST(every_family_splits_as_its_models_tokenizer_does)
 {
     bool whole;
     struct pretokenizer none = { 0 };
@@ -318,7 +318,7 @@ static void every_family_splits_as_its_models_tokenizer_does(void **state)
 
 // ---- letters and normal form ------------------------------------------------------------------------------------
 
-static void every_byte_has_a_letter_of_its_own(void **state)
+TEST(every_byte_has_a_letter_of_its_own)
 {
     static const struct {
         unsigned char byte;
@@ -347,7 +347,7 @@ static void every_byte_has_a_letter_of_its_own(void **state)
 }
 
 // As tokenizers 0.23 normalizes; the last six differ in newer Unicode or in utf8proc 2.8.
-static void nfc_is_that_of_hugging_face(void **state)
+TEST(nfc_is_that_of_hugging_face)
 {
     static const char *const pairs[][2] = {
         { "", "" },
@@ -397,7 +397,7 @@ static size_t reference_merge(const struct rule *rule, int rules, int32_t *id, s
     return n;
 }
 
-static void merging_follows_its_definition(void **state)
+TEST(merging_follows_its_definition)
 {
     uint64_t seed = 4;
     struct bpe_work work = { 0 };
@@ -436,22 +436,4 @@ static void merging_follows_its_definition(void **state)
     bpe_work_free(&work);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(families_split_as_their_models_were_trained),
-        cmocka_unit_test(character_classes_are_those_of_hugging_face),
-        cmocka_unit_test(gaps_are_pieces_and_empty_matches_split),
-        cmocka_unit_test(stages_see_only_their_piece),
-        cmocka_unit_test(syntax_that_ruby_and_perl_interpret_differently_is_refused),
-        cmocka_unit_test(nested_counts_take_time_by_the_length_of_the_text),
-        cmocka_unit_test(a_long_match_after_others_is_found),
-        cmocka_unit_test(a_pattern_without_end_is_refused),
-        cmocka_unit_test(a_long_group_is_matched_on_the_heap),
-        cmocka_unit_test(every_family_splits_as_its_models_tokenizer_does),
-        cmocka_unit_test(every_byte_has_a_letter_of_its_own),
-        cmocka_unit_test(nfc_is_that_of_hugging_face),
-        cmocka_unit_test(merging_follows_its_definition),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -9,9 +9,9 @@
 #include "kernels/cpu/row_kernels.h"
 #include "models/finite.h"
 #include "models/formats/gguf_value.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
-static void names_and_numbers_of_gguf_files_follow_from_a_row(void **unused)
+TEST(names_and_numbers_of_gguf_files_follow_from_a_row)
 {
     for (int t = 0; t < TYPES; t++) {
         const struct type_facts *f = &type_facts[t];
@@ -31,7 +31,7 @@ static void names_and_numbers_of_gguf_files_follow_from_a_row(void **unused)
 }
 
 // A block consists of its numbers and of what its scaling stores.
-static void the_bytes_of_a_block_are_its_numbers_and_scales(void **unused)
+TEST(the_bytes_of_a_block_are_its_numbers_and_scales)
 {
     for (int t = 0; t < TYPES; t++) {
         const struct type_facts *f = &type_facts[t];
@@ -50,7 +50,7 @@ static void the_bytes_of_a_block_are_its_numbers_and_scales(void **unused)
 }
 
 // Every two bytes of a block are made an infinite half in turn.
-static void a_block_is_finite_if_its_numbers_are(void **unused)
+TEST(a_block_is_finite_if_its_numbers_are)
 {
     const struct cpu_kernels *cpu = cpu_kernels_choose(NULL);
     for (int t = 0; t < TYPES; t++) {
@@ -74,7 +74,7 @@ static void a_block_is_finite_if_its_numbers_are(void **unused)
     }
 }
 
-static void choices_name_types(void **unused)
+TEST(choices_name_types)
 {
     assert_int_equal(type_chosen(QUANTIZE_CHOICES, QUANTIZE_NONE), TYPES);
     assert_int_equal(type_chosen(QUANTIZE_CHOICES, QUANTIZE_Q8_0), Q8_0);
@@ -91,13 +91,4 @@ static void choices_name_types(void **unused)
     assert_int_equal(type_chosen(CONVERTED_CHOICES, 7), TYPES);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_and_numbers_of_gguf_files_follow_from_a_row),
-        cmocka_unit_test(the_bytes_of_a_block_are_its_numbers_and_scales),
-        cmocka_unit_test(a_block_is_finite_if_its_numbers_are),
-        cmocka_unit_test(choices_name_types),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -11,7 +11,7 @@
 #include "models/model.h"
 #include "tests/formats/head_edit.h"
 #include "tests/formats/head_forms.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/checkpoint.h"
 #include "tests/support/small_model.h"
 
@@ -41,7 +41,7 @@ static void assert_refused(const char *path, const char *words)
     assert_error_mentions(&err, path, words);
 }
 
-static void a_gguf_file_with_more_layers_than_block_count_is_refused(void **unused)
+TEST(a_gguf_file_with_more_layers_than_block_count_is_refused)
 {
     char *whole = test_path("whole.gguf"), *file = test_path("fewer.gguf");
     small_write_gguf(whole, &small_default);
@@ -57,7 +57,7 @@ static void a_gguf_file_with_more_layers_than_block_count_is_refused(void **unus
     free(file);
 }
 
-static void a_gguf_file_with_a_tensor_that_its_architecture_does_not_have_is_refused(void **unused)
+TEST(a_gguf_file_with_a_tensor_that_its_architecture_does_not_have_is_refused)
 {
     static const char *const names[] = { "blk.1.attn_q_norm.weight", "blk.2.post_ffw_norm.weight",
                                          "blk.1.ffn_up.bias",        "blk.1.attn_q.bias",
@@ -76,7 +76,7 @@ static void a_gguf_file_with_a_tensor_that_its_architecture_does_not_have_is_ref
     free(file);
 }
 
-static void a_directory_with_tensors_that_are_not_used_is_refused(void **unused)
+TEST(a_directory_with_tensors_that_are_not_used_is_refused)
 {
     static const struct {
         const char *changes, *words; // of small_default, as by head_change()
@@ -106,7 +106,7 @@ static void a_directory_with_tensors_that_are_not_used_is_refused(void **unused)
     free(path);
 }
 
-static void tensors_without_an_effect_are_ignored(void **unused)
+TEST(tensors_without_an_effect_are_ignored)
 {
     static const char *const harmless[] = { "+model.layers.0.self_attn.rotary_emb.inv_freq 0 8 1",
                                             "+model.rotary_emb.inv_freq 0 8 1", "+medusa_head.0.1.weight 0 8 1" };
@@ -127,7 +127,7 @@ static void tensors_without_an_effect_are_ignored(void **unused)
     free(path);
 }
 
-static void harmless_tensors_of_a_head_are_ignored(void **unused)
+TEST(harmless_tensors_of_a_head_are_ignored)
 {
     struct error err = { "" };
     struct form_bench b = form_bench_open(LAYERS);
@@ -145,14 +145,4 @@ static void harmless_tensors_of_a_head_are_ignored(void **unused)
     free(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_gguf_file_with_more_layers_than_block_count_is_refused),
-        cmocka_unit_test(a_gguf_file_with_a_tensor_that_its_architecture_does_not_have_is_refused),
-        cmocka_unit_test(a_directory_with_tensors_that_are_not_used_is_refused),
-        cmocka_unit_test(tensors_without_an_effect_are_ignored),
-        cmocka_unit_test(harmless_tensors_of_a_head_are_ignored),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

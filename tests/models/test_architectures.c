@@ -14,7 +14,7 @@
 #include "tests/device/emulated.h"
 #include "tests/device/host_memory_device.h"
 #include "tests/device/reference_operations.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/models/golden_model.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/small_model.h"
@@ -206,12 +206,12 @@ static struct backend *cpu(struct error *err)
     return backend_cpu(2, err);
 }
 
-static void logits_and_bits_on_the_cpu(void **unused)
+TEST(logits_and_bits_on_the_cpu)
 {
     check_on(cpu, 3);
 }
 
-static void short_caches_on_the_cpu(void **unused)
+TEST(short_caches_on_the_cpu)
 {
     check_short_caches_on(cpu, 1, 1700);
 }
@@ -222,18 +222,18 @@ static struct backend *emulated(struct error *err)
     return backend_host_memory(backend_emulated(0, err));
 }
 
-static void logits_and_bits_on_an_emulated_gpu(void **unused)
+TEST(logits_and_bits_on_an_emulated_gpu)
 {
     check_on(emulated, 19);
 }
 
-static void short_caches_on_an_emulated_gpu(void **unused)
+TEST(short_caches_on_an_emulated_gpu)
 {
     check_short_caches_on(emulated, 8, 900);
 }
 #endif
 
-static void names_of_texts_and_images(void **unused)
+TEST(names_of_texts_and_images)
 {
     static const char *const names[][2] = {
         { "language_model.model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.up_proj.weight" },
@@ -266,16 +266,4 @@ static int tear_down(void **state)
     return test_directory_tear_down(state);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_of_texts_and_images),
-        cmocka_unit_test(logits_and_bits_on_the_cpu),
-        cmocka_unit_test(short_caches_on_the_cpu),
-#if defined(EMULATED_DEVICE)
-        cmocka_unit_test(logits_and_bits_on_an_emulated_gpu),
-        cmocka_unit_test(short_caches_on_an_emulated_gpu),
-#endif
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+RUN_TESTS(set_up, tear_down)

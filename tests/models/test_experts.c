@@ -141,7 +141,7 @@ static void check(struct backend *b, int used, bool normalized)
     close_mixture(m);
 }
 
-static void rows_get_what_their_experts_make(void **unused)
+TEST(rows_get_what_their_experts_make)
 {
     for (int b = 0; b < n_backends; b++)
         for (int used = 1; used <= EXPERTS; used += 3)
@@ -151,7 +151,7 @@ static void rows_get_what_their_experts_make(void **unused)
 }
 
 // Equal scores: the experts with the lowest numbers; the others would make zeros.
-static void ties_go_to_the_expert_with_the_lower_number(void **unused)
+TEST(ties_go_to_the_expert_with_the_lower_number)
 {
     for (int b = 0; b < n_backends; b++) {
         struct mixture *m = any_mixture(backends[b]);
@@ -171,9 +171,5 @@ static void ties_go_to_the_expert_with_the_lower_number(void **unused)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_get_what_their_experts_make),
-        cmocka_unit_test(ties_go_to_the_expert_with_the_lower_number),
-    };
-    return backends_open(argc, argv) ? cmocka_run_group_tests(tests, NULL, backends_close) : 77;
+    return backends_open(argc, argv) ? tests_run(NULL, backends_close) : 77;
 }

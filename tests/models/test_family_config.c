@@ -9,7 +9,7 @@
 #include "core/memory.h"
 #include "models/config.h"
 #include "tests/models/golden_model.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/checkpoint.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
@@ -71,7 +71,7 @@ static void expect_refused(const char *path, const char *model, const struct fau
     json_free(config);
 }
 
-static void a_family_refuses_by_the_key(void **unused)
+TEST(a_family_refuses_by_the_key)
 {
     static const struct {
         const char *model, *faults;
@@ -272,7 +272,7 @@ static void a_family_refuses_by_the_key(void **unused)
 }
 
 // What is no configuration at all.
-static void a_directory_without_a_configuration_is_refused(void **unused)
+TEST(a_directory_without_a_configuration_is_refused)
 {
     struct model_config c;
     char *directory = test_path("none"), *path = test_path("none/config.json"),
@@ -297,7 +297,7 @@ static void a_directory_without_a_configuration_is_refused(void **unused)
 }
 
 // Keys that the family's class in transformers does not use, whatever they say, and what it has where a key is missing.
-static void a_family_ignores_what_its_class_ignores(void **unused)
+TEST(a_family_ignores_what_its_class_ignores)
 {
     static const struct {
         const char *model, *settings;
@@ -343,7 +343,7 @@ static void a_family_ignores_what_its_class_ignores(void **unused)
 }
 
 // The values that transformers' classes have where the file is silent, from their source.
-static void a_family_has_the_defaults_of_its_class(void **unused)
+TEST(a_family_has_the_defaults_of_its_class)
 {
     static const struct {
         const char *model, *without;
@@ -394,13 +394,4 @@ static int tear_down(void **state)
     return test_directory_tear_down(state);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_family_refuses_by_the_key),
-        cmocka_unit_test(a_directory_without_a_configuration_is_refused),
-        cmocka_unit_test(a_family_ignores_what_its_class_ignores),
-        cmocka_unit_test(a_family_has_the_defaults_of_its_class),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+RUN_TESTS(set_up, tear_down)

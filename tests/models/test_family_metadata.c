@@ -8,7 +8,7 @@
 #include "core/memory.h"
 #include "models/config.h"
 #include "tests/formats/gguf_edit.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/checkpoint.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
@@ -70,7 +70,7 @@ static void expect_refused(const char *path, const char *architecture, const str
     free(key);
 }
 
-static void a_family_refuses_by_the_key_of_gguf(void **unused)
+TEST(a_family_refuses_by_the_key_of_gguf)
 {
     static const char *const architectures[] = { "llama",  "qwen2", "qwen3",   "qwen3moe", "gemma2",
                                                  "gemma3", "olmo2", "granite", "phi3",     "smollm3" };
@@ -144,7 +144,7 @@ static void a_family_refuses_by_the_key_of_gguf(void **unused)
 }
 
 // The table of rope's divisors: too short, of another type, and with a zero.
-static void divisors_of_rope_are_as_many_as_pairs_and_above_0(void **unused)
+TEST(divisors_of_rope_are_as_many_as_pairs_and_above_0)
 {
     static const float divisors[] = { 1, 1, 1, 0 };
     static const struct {
@@ -166,7 +166,7 @@ static void divisors_of_rope_are_as_many_as_pairs_and_above_0(void **unused)
 }
 
 // A window that the context is within, and numbers without effect in a family.
-static void a_family_ignores_what_llama_cpp_ignores(void **unused)
+TEST(a_family_ignores_what_llama_cpp_ignores)
 {
     static const struct {
         const char *architecture, *key, *value;
@@ -199,12 +199,4 @@ static void a_family_ignores_what_llama_cpp_ignores(void **unused)
     free(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_family_refuses_by_the_key_of_gguf),
-        cmocka_unit_test(divisors_of_rope_are_as_many_as_pairs_and_above_0),
-        cmocka_unit_test(a_family_ignores_what_llama_cpp_ignores),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
-}
+RUN_TESTS(NULL, test_directory_tear_down)

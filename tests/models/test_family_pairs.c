@@ -13,7 +13,7 @@
 #include "tests/device/emulated.h"
 #include "tests/device/host_memory_device.h"
 #include "tests/models/golden_model.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/decode_prompts.h"
 #include "tests/support/small_heads.h"
 #include "tests/support/small_model.h"
@@ -172,7 +172,7 @@ static void check_same(const struct decoded *none, const struct decoded *t, int 
         fail_msg("%s, %s: no draft token was accepted", family[f], line);
 }
 
-static void each_row_of_the_table_has_a_model(void **unused)
+TEST(each_row_of_the_table_has_a_model)
 {
     size_t n;
     struct json **models = golden_models(&n);
@@ -193,7 +193,7 @@ static void each_row_of_the_table_has_a_model(void **unused)
     golden_models_free(models, n);
 }
 
-static void every_pair_decodes_the_text_of_none(void **unused)
+TEST(every_pair_decodes_the_text_of_none)
 {
     for (int f = 0; f < FAMILIES; f++) {
         struct speclab_target *t = opened(f);
@@ -223,7 +223,7 @@ static int family_named(const char *name)
 }
 
 // Texts so long that layers with a window give up rows: the target's and the draft model's, at steps that keep some rows of a tree.
-static void pairs_behind_the_windows_of_their_caches(void **unused)
+TEST(pairs_behind_the_windows_of_their_caches)
 {
     static const char *const windowed[] = { "mistral-window", "ministral", "qwen2-window" };
     static const int some[] = { 12, 14 };
@@ -255,7 +255,7 @@ static struct backend *emulated(struct error *err)
     return backend_host_memory(backend_emulated(0, err));
 }
 
-static void pairs_on_an_emulated_gpu(void **unused)
+TEST(pairs_on_an_emulated_gpu)
 {
     static const struct {
         const char *name;
@@ -289,15 +289,4 @@ static void pairs_on_an_emulated_gpu(void **unused)
 }
 #endif
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_row_of_the_table_has_a_model),
-        cmocka_unit_test(every_pair_decodes_the_text_of_none),
-        cmocka_unit_test(pairs_behind_the_windows_of_their_caches),
-#if defined(EMULATED_DEVICE)
-        cmocka_unit_test(pairs_on_an_emulated_gpu),
-#endif
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+RUN_TESTS(set_up, tear_down)

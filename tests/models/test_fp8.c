@@ -16,7 +16,7 @@
 #include "tests/device/emulated.h"
 #include "tests/device/reference_operations.h"
 #include "tests/models/golden_model.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/checkpoint.h"
 #include "tests/support/file_write.h"
 #include "tests/support/model_runner.h"
@@ -60,7 +60,7 @@ static void same_logits(const char *a, const char *b, enum activations activatio
     runner_close(&y);
 }
 
-static void logits_equal_those_of_the_same_numbers_in_f32(void **state)
+TEST(logits_equal_those_of_the_same_numbers_in_f32)
 {
     for (const struct fp8_form *f = fp8_forms; f->name != NULL; f++) {
         struct pair p = write_pair(f);
@@ -107,7 +107,7 @@ static void write_among_images(const char *from, const char *to)
     free(command);
 }
 
-static void a_text_model_among_images_is_read_with_its_scales(void **state)
+TEST(a_text_model_among_images_is_read_with_its_scales)
 {
     struct small_model mistral = fp8_shape;
     mistral.bias = false;
@@ -123,7 +123,7 @@ static void a_text_model_among_images_is_read_with_its_scales(void **state)
     free(among);
 }
 
-static void logits_are_those_of_transformers(void **state)
+TEST(logits_are_those_of_transformers)
 {
     struct json *models = golden_json("fp8.json");
     assert_true(json_count(models) > 0);
@@ -172,7 +172,7 @@ static void same_bits_in_every_pass(struct runner r)
     runner_close(&r);
 }
 
-static void a_row_has_the_same_bits_in_every_pass(void **state)
+TEST(a_row_has_the_same_bits_in_every_pass)
 {
     struct pair p = write_pair(&fp8_forms[0]);
     for (enum activations a = ACTIVATIONS_DEFAULT; a <= ACTIVATIONS_BF16; a++) {
@@ -191,7 +191,7 @@ static void a_row_has_the_same_bits_in_every_pass(void **state)
     pair_free(&p);
 }
 
-static void int8_activations_are_refused(void **state)
+TEST(int8_activations_are_refused)
 {
     struct pair p = write_pair(&fp8_forms[0]);
     assert_null(model_open(p.fp8, one_cpu, ACTIVATIONS_INT8, 1, &err));
@@ -199,7 +199,7 @@ static void int8_activations_are_refused(void **state)
     pair_free(&p);
 }
 
-static void packed_weights_are_cached(void **state)
+TEST(packed_weights_are_cached)
 {
     struct pair p = write_pair(&fp8_forms[1]);
     char *message;
@@ -213,7 +213,7 @@ static void packed_weights_are_cached(void **state)
     pair_free(&p);
 }
 
-static void matrices_are_quantized_as_they_are_loaded(void **state)
+TEST(matrices_are_quantized_as_they_are_loaded)
 {
     struct pair p = write_pair(&fp8_forms[0]);
     const char *const path[] = { p.fp8, p.plain };
@@ -247,7 +247,7 @@ static void expect_refusal(const char *path, const char *words)
     assert_error_mentions(&err, path, words);
 }
 
-static void settings_that_are_not_fp8_with_scales_of_weights_are_refused(void **state)
+TEST(settings_that_are_not_fp8_with_scales_of_weights_are_refused)
 {
 #define GROUP(OF) "{'quant_method': 'compressed-tensors', 'config_groups': {'a': {" OF "}}}"
 #define FP8(MORE) "{'quant_method': 'fp8', " MORE "}"
@@ -287,7 +287,7 @@ static void settings_that_are_not_fp8_with_scales_of_weights_are_refused(void **
     pair_free(&p);
 }
 
-static void tensors_that_do_not_fit_are_refused(void **state)
+TEST(tensors_that_do_not_fit_are_refused)
 {
 #define UP "model.layers.1.mlp.up_proj.weight"
 #define SCALES UP "_scale_inv"
@@ -313,18 +313,4 @@ static void tensors_that_do_not_fit_are_refused(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_equal_those_of_the_same_numbers_in_f32),
-        cmocka_unit_test(a_text_model_among_images_is_read_with_its_scales),
-        cmocka_unit_test(logits_are_those_of_transformers),
-        cmocka_unit_test(a_row_has_the_same_bits_in_every_pass),
-        cmocka_unit_test(int8_activations_are_refused),
-        cmocka_unit_test(packed_weights_are_cached),
-        cmocka_unit_test(matrices_are_quantized_as_they_are_loaded),
-        cmocka_unit_test(settings_that_are_not_fp8_with_scales_of_weights_are_refused),
-        cmocka_unit_test(tensors_that_do_not_fit_are_refused),
-    };
-    return cmocka_run_group_tests(tests, cpu_set_up, cpu_tear_down);
-}
+RUN_TESTS(cpu_set_up, cpu_tear_down)

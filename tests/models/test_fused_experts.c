@@ -7,7 +7,7 @@
 #include "models/formats/safetensors.h"
 #include "models/architectures.h"
 #include "models/fused_experts.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 enum { EXPERTS = 3, HIDDEN = 4, WIDTH = 5 };
 
@@ -50,7 +50,7 @@ static void check(const char *family, const char *name, int n, int64_t rows, int
         __VA_ARGS__ \
     }
 
-static void each_part_is_a_matrix_of_an_expert(void **unused)
+TEST(each_part_is_a_matrix_of_an_expert)
 {
 #define Q "model.layers.12.mlp.experts."
 #define M "model.layers.12.block_sparse_moe.experts."
@@ -62,7 +62,7 @@ static void each_part_is_a_matrix_of_an_expert(void **unused)
     check("mixtral", Q "down_proj", 1, WIDTH, HIDDEN, M, PARTS("w2.weight"));
 }
 
-static void other_tensors_stay_as_they_are(void **unused)
+TEST(other_tensors_stay_as_they_are)
 {
     static const struct {
         const char *family, *name;
@@ -93,11 +93,4 @@ static void other_tensors_stay_as_they_are(void **unused)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_part_is_a_matrix_of_an_expert),
-        cmocka_unit_test(other_tensors_stay_as_they_are),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -1,5 +1,5 @@
 // test_library_steps.c - what the library's interface (engine/speclab.h) reports of a step, and decoders that share a target.
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -145,7 +145,7 @@ static void start_text(struct speclab_decoder *d, int number, const char *sampli
     assert_ok(speclab_decoder_start(d, &r, &error), error);
 }
 
-static void a_step_reports_its_draft_its_decision_and_their_rows(void **state)
+TEST(a_step_reports_its_draft_its_decision_and_their_rows)
 {
     char *path = test_path("library.gguf");
     char *itself = xformat("small:model=%s,tokens=3", path); // its own draft model: q is p
@@ -203,7 +203,7 @@ static struct texts decode_alone(const char *drafter, const char *sampling, int 
 }
 
 // Two decoders on one target, a few steps each in turn, and in each a sequence with a sampling of its own: the texts are those of decoders alone.
-static void decoders_on_a_target_take_turns(void **state)
+TEST(decoders_on_a_target_take_turns)
 {
     static const char *const drafters[] = { "ngram", "none" };
     struct speclab_error error;
@@ -264,7 +264,7 @@ static void keep_drawn(void *self, const struct speclab_step *s, struct speclab_
     t->log_p[t->n++] = log((double)speclab_rows_p(rows, 0)[s->token[0]]);
 }
 
-static void a_score_is_the_logarithm_of_the_probability_that_a_token_was_drawn_with(void **state)
+TEST(a_score_is_the_logarithm_of_the_probability_that_a_token_was_drawn_with)
 {
     enum { NEW = 30 };
     struct drawn t = { .n = 0 };
@@ -299,7 +299,7 @@ static void a_score_is_the_logarithm_of_the_probability_that_a_token_was_drawn_w
     speclab_target_close(ids);
 }
 
-static void what_cannot_be_scored_is_an_error(void **state)
+TEST(what_cannot_be_scored_is_an_error)
 {
     static int32_t text[100000] = { 1, 2, 1 << 29 };
     double score[3];
@@ -314,13 +314,4 @@ static void what_cannot_be_scored_is_an_error(void **state)
     assert_false(speclab_score(target, text, 100000, 1, score, NULL));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_reports_its_draft_its_decision_and_their_rows),
-        cmocka_unit_test(decoders_on_a_target_take_turns),
-        cmocka_unit_test(a_score_is_the_logarithm_of_the_probability_that_a_token_was_drawn_with),
-        cmocka_unit_test(what_cannot_be_scored_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+RUN_TESTS(set_up, tear_down)

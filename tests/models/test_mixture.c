@@ -14,7 +14,7 @@
 #include "models/weights.h"
 #include "tests/device/emulated.h"
 #include "tests/device/host_memory_device.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/small_model.h"
 
@@ -136,7 +136,7 @@ static void check(struct backend *b, enum type type, enum activations a)
     free(path);
 }
 
-static void passes_read_the_union_of_their_rows_and_keep_their_bits(void **state)
+TEST(passes_read_the_union_of_their_rows_and_keep_their_bits)
 {
     struct error err;
     check(backend_cpu(1, &err), F32, ACTIVATIONS_F32);
@@ -146,7 +146,7 @@ static void passes_read_the_union_of_their_rows_and_keep_their_bits(void **state
 }
 
 #if defined(EMULATED_DEVICE)
-static void passes_of_an_emulated_gpu_do_too(void **state)
+TEST(passes_of_an_emulated_gpu_do_too)
 {
     struct error err;
     check(backend_host_memory(backend_emulated(0, &err)), Q8_0, ACTIVATIONS_BF16);
@@ -175,7 +175,7 @@ static double enumerated(int rows)
     return sum / ways;
 }
 
-static void the_expected_union_is_that_of_an_enumeration(void **state)
+TEST(the_expected_union_is_that_of_an_enumeration)
 {
     const struct model_config c = { .layers = 1, .experts = 5, .experts_used = 2 };
     for (int n = 1; n <= 5; n++)
@@ -185,7 +185,7 @@ static void the_expected_union_is_that_of_an_enumeration(void **state)
 }
 
 // Bytes tensor by tensor: those of experts times the share that is read, all others whole, the embedding not at all.
-static void bytes_of_passes_are_those_of_their_tensors(void **state)
+TEST(bytes_of_passes_are_those_of_their_tensors)
 {
     struct error err;
     char *path = made(Q8_0);
@@ -212,15 +212,4 @@ static void bytes_of_passes_are_those_of_their_tensors(void **state)
     free(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(passes_read_the_union_of_their_rows_and_keep_their_bits),
-#if defined(EMULATED_DEVICE)
-        cmocka_unit_test(passes_of_an_emulated_gpu_do_too),
-#endif
-        cmocka_unit_test(the_expected_union_is_that_of_an_enumeration),
-        cmocka_unit_test(bytes_of_passes_are_those_of_their_tensors),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
-}
+RUN_TESTS(NULL, test_directory_tear_down)

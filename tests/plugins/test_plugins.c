@@ -15,7 +15,7 @@
 #include "sampling/sampling.h"
 #include "tests/exact/misreports.h"
 #include "tests/cli/child_process.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/plain_stages.h"
 #include "tests/support/small_model.h"
 #include "verifier/rules/rule.h"
@@ -88,9 +88,8 @@ static bool is_listed(const struct json *all, const char *kind, const char *name
     return false;
 }
 
-static void plugins_are_listed(void **state)
+TEST(plugins_are_listed)
 {
-    (void)state;
     struct child_result s = child_run(EXAMPLES "list --json");
     child_expect_success(&s, "list");
     struct json *all = child_result_json(&s);
@@ -110,9 +109,8 @@ static void write_file(const char *path, const char *text)
     fclose(f);
 }
 
-static void what_is_no_plugin_is_refused(void **state)
+TEST(what_is_no_plugin_is_refused)
 {
-    (void)state;
     char *text = test_path("text.so"), *bad = xformat("list --plugin %s", text);
     write_file(text, "no library\n");
     child_expect_error(1, "cannot be loaded as a plugin", bad);
@@ -124,9 +122,8 @@ static void what_is_no_plugin_is_refused(void **state)
 }
 
 // What a registration refuses, it does not list.
-static void what_a_plugin_registers_is_checked(void **state)
+TEST(what_a_plugin_registers_is_checked)
 {
-    (void)state;
     struct error err;
     struct drafter_type d = *drafter_named("repeat");
     assert_false(speclab_register_drafter(&d, &err));
@@ -167,9 +164,8 @@ static const char *wrong_list(const char *kind, const struct item **list, const 
 }
 
 // Whoever copies ngram.c and leaves its name would get the tree's ngram.
-static void a_name_is_the_listed_one_and_listed_once(void **state)
+TEST(a_name_is_the_listed_one_and_listed_once)
 {
-    (void)state;
     const struct item a = { .name = "a" }, b = { .name = "b" }, none = { 0 };
     assert_null(wrong_list("drafter", (const struct item *[]){ &a, &b, NULL }, (const char *[]){ "a", "b", NULL }));
     assert_string_equal(
@@ -188,9 +184,8 @@ static const char *lacks_nothing(const void *entry)
     return NULL;
 }
 
-static void a_list_takes_as_many_entries_as_it_holds(void **state)
+TEST(a_list_takes_as_many_entries_as_it_holds)
 {
-    (void)state;
     struct error err;
     const struct item *list[3] = { NULL };
     const struct registry r = { .kind = "item", .list = list, .most = 2, REGISTRY_OF(item), .lacks = lacks_nothing };
@@ -228,9 +223,8 @@ static void expect_text(const char *expected, const char *options)
     free(found);
 }
 
-static void texts_equal_those_of_none(void **state)
+TEST(texts_equal_those_of_none)
 {
-    (void)state;
     char *greedy = text_of(""), *seeded = text_of("--temperature 1 --rule match --seed 4");
     expect_text(greedy, "--drafter repeat");
     expect_text(greedy, "--drafter repeat:period=2,tokens=8 --rule first");
@@ -251,9 +245,8 @@ static void texts_equal_those_of_none(void **state)
 
 // A device has neither the rule nor the stage: the host decides and makes the rows, and the texts are the same. It does have the
 // operations of the head.
-static void plugins_work_on_a_device(void **state)
+TEST(plugins_work_on_a_device)
 {
-    (void)state;
 #ifdef EMULATED_DEVICE
     assert_true(child_use(SPECLAB_EMULATED));
     static const char *const forms[] = { "--drafter repeat:period=2 --rule first%s",
@@ -274,9 +267,8 @@ static void plugins_work_on_a_device(void **state)
 #endif
 }
 
-static void options_are_checked(void **state)
+TEST(options_are_checked)
 {
-    (void)state;
     static const struct {
         const char *options, *error;
     } cases[] = {
@@ -300,9 +292,8 @@ static void options_are_checked(void **state)
 }
 
 // `speclab exact --rules`: every outcome of drafting and verification.
-static void the_rule_is_proven_by_enumeration(void **state)
+TEST(the_rule_is_proven_by_enumeration)
 {
-    (void)state;
     const struct sweep_size size = { 4, 1, 260, NULL };
     const struct rule *first = rule_named("first");
     for (int longest = 1; longest <= 2; longest++) {
@@ -342,9 +333,8 @@ static void the_rule_is_proven_by_enumeration(void **state)
 }
 
 // `speclab exact FILE`: in as many tokens as show that resampling from p, a negative control, is biased, the text is not.
-static void the_output_has_the_targets_distribution(void **state)
+TEST(the_output_has_the_targets_distribution)
 {
-    (void)state;
     char *file = test_path("exact.yaml"), *prompts = test_path("prompts.jsonl"), *db = test_path("exact.db");
     char *text = xformat(
         "name: plugins\ntarget: {model: %s}\nlimits: {new_tokens: 40, context: 256, ignore_end: true}\n"
@@ -370,9 +360,8 @@ static void the_output_has_the_targets_distribution(void **state)
     free(db);
 }
 
-static void the_drafters_keep_the_contract(void **state)
+TEST(the_drafters_keep_the_contract)
 {
-    (void)state;
     assert_true(child_use(TESTS "/test_drafters"));
     struct child_result s =
         child_run(DRAFTERS "repeat repeat:period=3,tokens=7 prompt_lookup union:of=[prompt_lookup,ngram] "
@@ -384,9 +373,8 @@ static void the_drafters_keep_the_contract(void **state)
     child_use(NULL);
 }
 
-static void the_stage_keeps_the_contract(void **state)
+TEST(the_stage_keeps_the_contract)
 {
-    (void)state;
     assert_true(child_use(TESTS "/test_every_stage"));
     struct child_result s = child_run(STAGE);
     child_expect_success(&s, "test_every_stage");
@@ -395,9 +383,8 @@ static void the_stage_keeps_the_contract(void **state)
 }
 
 // Against probabilities in double, by their definition.
-static void the_stage_keeps_tokens_of_a_probability(void **state)
+TEST(the_stage_keeps_tokens_of_a_probability)
 {
-    (void)state;
     enum { N = 9000 };
     static float x[N];
     static double p[N];
@@ -423,22 +410,4 @@ static void the_stage_keeps_tokens_of_a_probability(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plugins_are_listed),
-        cmocka_unit_test(what_is_no_plugin_is_refused),
-        cmocka_unit_test(what_a_plugin_registers_is_checked),
-        cmocka_unit_test(a_name_is_the_listed_one_and_listed_once),
-        cmocka_unit_test(a_list_takes_as_many_entries_as_it_holds),
-        cmocka_unit_test(texts_equal_those_of_none),
-        cmocka_unit_test(plugins_work_on_a_device),
-        cmocka_unit_test(options_are_checked),
-        cmocka_unit_test(the_rule_is_proven_by_enumeration),
-        cmocka_unit_test(the_output_has_the_targets_distribution),
-        cmocka_unit_test(the_drafters_keep_the_contract),
-        cmocka_unit_test(the_stage_keeps_the_contract),
-        cmocka_unit_test(the_stage_keeps_tokens_of_a_probability),
-    };
-    return cmocka_run_group_tests(tests, make, clean);
-}
+RUN_TESTS(make, clean)

@@ -15,7 +15,7 @@
 #include "models/config.h"
 #include "models/heads/head.h"
 #include "tests/published/published.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/checkpoint.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
@@ -261,7 +261,7 @@ static int target_named(const char *name)
     return 0;
 }
 
-static void heads_fit_targets_that_are_read_as_published(void **unused)
+TEST(heads_fit_targets_that_are_read_as_published)
 {
     const int64_t before = resident_kb();
     struct model_shape shape[TARGETS];
@@ -297,8 +297,7 @@ static void heads_fit_targets_that_are_read_as_published(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(heads_fit_targets_that_are_read_as_published) };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = tests_run(NULL, NULL);
     test_directory_remove();
     return failed;
 }

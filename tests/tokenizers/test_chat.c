@@ -11,7 +11,7 @@
 #include "core/memory.h"
 #include "engine/speclab.h"
 #include "models/tokenizers/chat_template.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
 
@@ -46,7 +46,7 @@ static struct chat_format choose(const char *format, const char *jinja)
     return f;
 }
 
-static void the_system_prompt_is_the_one_that_the_template_contains(void **state)
+TEST(the_system_prompt_is_the_one_that_the_template_contains)
 {
     static const struct {
         const char *jinja, *system;
@@ -72,7 +72,7 @@ static void the_system_prompt_is_the_one_that_the_template_contains(void **state
 }
 
 // "auto" renders whole ChatML templates without Jinja, with the same texts; one that differs by a character is Jinja's.
-static void plain_chatml_is_rendered_as_jinja_renders_it(void **state)
+TEST(plain_chatml_is_rendered_as_jinja_renders_it)
 {
     static const struct message conversation[] = {
         { "system", "Be brief. " }, { "user", "\n Hi! {{ 1 }}" }, { "assistant", "Hello." }, { "user", "" }
@@ -104,7 +104,7 @@ static void plain_chatml_is_rendered_as_jinja_renders_it(void **state)
 }
 
 // What a text depends on is in the label, which is in a cell's hash.
-static void the_label_changes_with_the_template_and_its_variables(void **state)
+TEST(the_label_changes_with_the_template_and_its_variables)
 {
     struct json *one = json_parse("{\"date_string\": \"1 May\"}", 24, "one", &err);
     struct json *other = json_parse("{\"date_string\": \"2 May\"}", 24, "other", &err);
@@ -137,7 +137,7 @@ static void the_label_changes_with_the_template_and_its_variables(void **state)
     json_free(other);
 }
 
-static void a_format_is_chosen_by_name_or_not_at_all(void **state)
+TEST(a_format_is_chosen_by_name_or_not_at_all)
 {
     static const struct {
         const char *name, *jinja;
@@ -175,7 +175,7 @@ static void expect_rendered(const struct chat_format *f, const struct message *m
     free(out.s);
 }
 
-static void a_conversation_is_rendered_as_its_model_was_trained(void **state)
+TEST(a_conversation_is_rendered_as_its_model_was_trained)
 {
     static const struct message conversation[] = {
         { "system", "Be brief." }, { "user", "Hi!" }, { "assistant", "Hello." }, { "user", "2+2?\n" }
@@ -196,7 +196,7 @@ static void a_conversation_is_rendered_as_its_model_was_trained(void **state)
 // ---- Jinja
 
 // What chat_templates.json has: templates, what they are given, and transformers' renderings (tests/tokenizers/make_templates.py).
-static void templates_are_rendered_as_by_transformers(void **state)
+TEST(templates_are_rendered_as_by_transformers)
 {
     struct json *all = json_read(CASES "/chat_templates.json", &err);
     assert_ok(all != NULL, err);
@@ -233,7 +233,7 @@ static void templates_are_rendered_as_by_transformers(void **state)
 }
 
 // Of every template the beginning of a conversation, up to the user's text.
-static void the_beginning_of_the_users_turn_is_found(void **state)
+TEST(the_beginning_of_the_users_turn_is_found)
 {
     struct text out = { 0 };
     struct chat_format f = choose("auto", "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</>{% endfor %}");
@@ -249,7 +249,7 @@ static void the_beginning_of_the_users_turn_is_found(void **state)
     free(out.s);
 }
 
-static void a_malicious_template_ends_with_a_sentence(void **state)
+TEST(a_malicious_template_ends_with_a_sentence)
 {
     static const struct {
         const char *jinja, *message;
@@ -280,7 +280,7 @@ static void a_malicious_template_ends_with_a_sentence(void **state)
     }
 }
 
-static void a_long_conversation_passes_both_ways(void **state)
+TEST(a_long_conversation_passes_both_ways)
 {
     const size_t n = 3000000; // more than a socket holds
     char *content = xmalloc(n + 1);
@@ -295,7 +295,7 @@ static void a_long_conversation_passes_both_ways(void **state)
     free(content);
 }
 
-static void a_file_that_is_no_template_is_refused(void **state)
+TEST(a_file_that_is_no_template_is_refused)
 {
     static const struct {
         const char *bytes;
@@ -326,7 +326,7 @@ static void a_file_that_is_no_template_is_refused(void **state)
     free(path);
 }
 
-static void a_missing_python_is_named(void **state)
+TEST(a_missing_python_is_named)
 {
     struct chat_format f;
     setenv("SPECLAB_PYTHON", "/nowhere/python3", 1);
@@ -350,7 +350,7 @@ static int a_child(void)
     return child;
 }
 
-static void a_process_that_was_killed_is_reported_and_none_is_left(void **state)
+TEST(a_process_that_was_killed_is_reported_and_none_is_left)
 {
     const struct message m = { "user", "x" };
     struct chat_format f;
@@ -376,7 +376,7 @@ static void a_process_that_was_killed_is_reported_and_none_is_left(void **state)
 
 // ---- through speclab.h
 
-static void what_a_template_lacks_is_an_error_of_the_chat_only(void **state)
+TEST(what_a_template_lacks_is_an_error_of_the_chat_only)
 {
     static const char odd[] = "[INST] {{ content", varied[] = "{{ color }}{{ messages[0].content }}";
     static const struct {
@@ -415,22 +415,4 @@ static void what_a_template_lacks_is_an_error_of_the_chat_only(void **state)
     free(settings);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_system_prompt_is_the_one_that_the_template_contains),
-        cmocka_unit_test(plain_chatml_is_rendered_as_jinja_renders_it),
-        cmocka_unit_test(the_label_changes_with_the_template_and_its_variables),
-        cmocka_unit_test(a_format_is_chosen_by_name_or_not_at_all),
-        cmocka_unit_test(a_conversation_is_rendered_as_its_model_was_trained),
-        cmocka_unit_test(templates_are_rendered_as_by_transformers),
-        cmocka_unit_test(the_beginning_of_the_users_turn_is_found),
-        cmocka_unit_test(a_malicious_template_ends_with_a_sentence),
-        cmocka_unit_test(a_long_conversation_passes_both_ways),
-        cmocka_unit_test(a_file_that_is_no_template_is_refused),
-        cmocka_unit_test(a_missing_python_is_named),
-        cmocka_unit_test(a_process_that_was_killed_is_reported_and_none_is_left),
-        cmocka_unit_test(what_a_template_lacks_is_an_error_of_the_chat_only),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
-}
+RUN_TESTS(NULL, test_directory_tear_down)

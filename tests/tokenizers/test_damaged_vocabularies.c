@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/files/mapped.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/formats/editable_tokenizer.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
@@ -50,7 +50,7 @@ static size_t mapped(unsigned source, uint32_t target, const char *text, const c
     return n;
 }
 
-static void a_map_gives_whole_characters_only(void **state)
+TEST(a_map_gives_whole_characters_only)
 {
     static const uint8_t not_utf8[] = { 4, 0, 0, 0, 0, 0, 0, 0, 0xC3, 0 };
     assert_int_equal(mapped('a', 0, "ab", "xy"), 1);
@@ -75,7 +75,7 @@ static void refused(const char *name, const void *data, size_t n, const char *me
     free(path);
 }
 
-static void a_piece_that_matches_in_texts_is_utf8(void **state)
+TEST(a_piece_that_matches_in_texts_is_utf8)
 {
     char file[] = "\x0A\x0A\x0A\x01\x61\x15\x00\x00\x80\xBF\x18\x01" // "a", -1, normal
                   "\x0A\x0A\x0A\x01\xC3\x15\x00\x00\x80\xBF\x18\x04" // half a character, user-defined
@@ -87,7 +87,7 @@ static void a_piece_that_matches_in_texts_is_utf8(void **state)
 }
 
 // Nothing is read after the last byte of a file that fills its pages.
-static void a_file_of_whole_pages_may_end_in_a_number(void **state)
+TEST(a_file_of_whole_pages_may_end_in_a_number)
 {
     struct text file = { 0 };
     text_puts(&file, "IQ== 0\n");
@@ -99,7 +99,7 @@ static void a_file_of_whole_pages_may_end_in_a_number(void **state)
     free(file.s);
 }
 
-static void a_normalizer_does_not_make_texts_without_end(void **state)
+TEST(a_normalizer_does_not_make_texts_without_end)
 {
     char *with = xmalloc((4 << 20) + 1);
     memset(with, 'b', 4 << 20);
@@ -129,7 +129,7 @@ static struct tokenizer *opened(const char *name, const char *json)
 }
 
 // The Unigram model has no token for what it does not know: `tokenizers` fails, too.
-static void a_text_without_tokens_is_an_error(void **state)
+TEST(a_text_without_tokens_is_an_error)
 {
     struct tokenizer *t =
         opened("lost.json", "{'model': {'type': 'Unigram', 'unk_id': null, 'vocab': [['a', -1], ['b', -1]]}}");
@@ -143,7 +143,7 @@ static void a_text_without_tokens_is_an_error(void **state)
 }
 
 // Where a text begins is decided before it is normalized: `tokenizers` gives "a" here, and " a" in the other text.
-static void a_deleted_beginning_is_no_beginning(void **state)
+TEST(a_deleted_beginning_is_no_beginning)
 {
     struct tokenizer *t =
         opened("first.json",
@@ -160,7 +160,7 @@ static void a_deleted_beginning_is_no_beginning(void **state)
 
 // ---- tokens that transformers adds to a tokenizer.model
 
-static void tokens_that_the_model_lacks_are_not_ignored(void **state)
+TEST(tokens_that_the_model_lacks_are_not_ignored)
 {
     static const struct {
         const char *file, *content, *message; // NULL: opens
@@ -201,16 +201,4 @@ static void tokens_that_the_model_lacks_are_not_ignored(void **state)
     free(folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_map_gives_whole_characters_only),
-        cmocka_unit_test(a_piece_that_matches_in_texts_is_utf8),
-        cmocka_unit_test(a_file_of_whole_pages_may_end_in_a_number),
-        cmocka_unit_test(a_normalizer_does_not_make_texts_without_end),
-        cmocka_unit_test(a_text_without_tokens_is_an_error),
-        cmocka_unit_test(a_deleted_beginning_is_no_beginning),
-        cmocka_unit_test(tokens_that_the_model_lacks_are_not_ignored),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
-}
+RUN_TESTS(NULL, test_directory_tear_down)

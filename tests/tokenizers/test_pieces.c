@@ -9,7 +9,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/files/mapped.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
 #include "models/tokenizers/tokenizer.h"
@@ -90,7 +90,7 @@ static void check_line(void *self, const struct json *j)
     check_text(f->tokenizer, ids, decoded, 1);
 }
 
-static void ids_equal_those_of_the_libraries(void **state)
+TEST(ids_equal_those_of_the_libraries)
 {
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
         for (size_t k = 0; k < sizeof(forms) / sizeof(*forms); k++) {
@@ -122,13 +122,13 @@ static void check_odd_model(void *unused, const struct json *j)
 }
 
 // Models that no trainer makes (make_odd_pieces.py): unused pieces, characters without a token, user-defined pieces that overlap others.
-static void odd_models_are_read_as_sentencepiece_reads_them(void **state)
+TEST(odd_models_are_read_as_sentencepiece_reads_them)
 {
     assert_int_equal(each_line("odd", check_odd_model, NULL), 40);
 }
 
 // Special tokens are text unless they are asked for.
-static void control_tokens_match_where_special_tokens_do(void **state)
+TEST(control_tokens_match_where_special_tokens_do)
 {
     char *path = xformat("%s/pieces/bpe_bytes.model", CASES);
     struct tokenizer *t = tokenizer_open(path, &err);
@@ -146,7 +146,7 @@ static void control_tokens_match_where_special_tokens_do(void **state)
 }
 
 // A file cut anywhere, and with any byte changed, opens or is one sentence.
-static void damaged_models_do_no_harm(void **state)
+TEST(damaged_models_do_no_harm)
 {
     char *path = xformat("%s/pieces/unigram.model", CASES), *made = test_path("damaged.model");
     struct mapping file;
@@ -188,7 +188,7 @@ static void expect_refused(const char *name, const char *content, const char *me
     free(path);
 }
 
-static void damaged_ranks_are_refused_by_line(void **state)
+TEST(damaged_ranks_are_refused_by_line)
 {
     expect_refused("three.tiktoken", "IQ== 0\nIg== 1\nIw== 2\n",
                    "a tiktoken file with 3 ranks is not known (Llama 3's has 128000");
@@ -205,7 +205,7 @@ static void damaged_ranks_are_refused_by_line(void **state)
     free(lines.s);
 }
 
-static void a_tekken_file_that_contradicts_itself_is_refused(void **state)
+TEST(a_tekken_file_that_contradicts_itself_is_refused)
 {
 #define TWO(RANK, BYTES) "[{'rank': 0, 'token_bytes': 'YQ=='}, {'rank': " RANK ", 'token_bytes': '" BYTES "'}]"
     static const struct {
@@ -233,15 +233,4 @@ static void a_tekken_file_that_contradicts_itself_is_refused(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_equal_those_of_the_libraries),
-        cmocka_unit_test(odd_models_are_read_as_sentencepiece_reads_them),
-        cmocka_unit_test(control_tokens_match_where_special_tokens_do),
-        cmocka_unit_test(damaged_models_do_no_harm),
-        cmocka_unit_test(damaged_ranks_are_refused_by_line),
-        cmocka_unit_test(a_tekken_file_that_contradicts_itself_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
-}
+RUN_TESTS(NULL, test_directory_tear_down)

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "drafters/draft_vocabulary.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/small_model.h"
 #include "models/tokenizers/tokenizer.h"
 #include "models/tokenizers/vocabulary_map.h"
@@ -30,7 +30,7 @@ static bool same_token(int32_t a, int32_t b)
     return n == m && memcmp(s, o, n) == 0 && tokenizer_is_special(target, a) == tokenizer_is_special(other, b);
 }
 
-static void shared_tokens_are_those_that_a_plain_search_finds(void **state)
+TEST(shared_tokens_are_those_that_a_plain_search_finds)
 {
     struct vocabulary_map m;
     assert_ok(vocabulary_map_create(&m, target, tokenizer_size(target), other, tokenizer_size(other), &err), err);
@@ -53,7 +53,7 @@ static void shared_tokens_are_those_that_a_plain_search_finds(void **state)
     vocabulary_map_free(&m);
 }
 
-static void each_token_is_read_as_tokens_of_the_same_bytes(void **state)
+TEST(each_token_is_read_as_tokens_of_the_same_bytes)
 {
     struct vocabulary_map m;
     assert_ok(vocabulary_map_create(&m, target, tokenizer_size(target), other, tokenizer_size(other), &err), err);
@@ -77,7 +77,7 @@ static void each_token_is_read_as_tokens_of_the_same_bytes(void **state)
     vocabulary_map_free(&m);
 }
 
-static void ids_without_rows_are_not_shared(void **state)
+TEST(ids_without_rows_are_not_shared)
 {
     struct vocabulary_map m;
     const int rows = tokenizer_size(other) - 11; // of the draft model: not those of the merged tokens
@@ -128,7 +128,7 @@ static void add_one_by_one(const char *word, struct ids *to)
     free(ids.id);
 }
 
-static void a_text_is_read_as_its_own_tokenizer_has_it_up_to_the_last_word(void **state)
+TEST(a_text_is_read_as_its_own_tokenizer_has_it_up_to_the_last_word)
 {
     static const struct {
         const char *text, *word;
@@ -154,7 +154,7 @@ static void a_text_is_read_as_its_own_tokenizer_has_it_up_to_the_last_word(void 
     }
 }
 
-static void a_text_that_ends_within_a_character_has_no_draft(void **state)
+TEST(a_text_that_ends_within_a_character_has_no_draft)
 {
     struct ids ids = encoded(target, "\xC3\xA9"), got = { 0 };
     assert_int_equal(ids.n, 2);
@@ -165,7 +165,7 @@ static void a_text_that_ends_within_a_character_has_no_draft(void **state)
     free(got.id);
 }
 
-static void bos_becomes_bos(void **state)
+TEST(bos_becomes_bos)
 {
     struct ids ids = encoded(target, "<|im_start|>he"), expected = encoded(other, "<|endoftext|>he"), got = { 0 };
     retokenizer.target_bos = tokenizer_id(target, "<|im_start|>");
@@ -179,7 +179,7 @@ static void bos_becomes_bos(void **state)
 }
 
 // A draft after a text, of which some tokens are left out at the end (n), as the target's tokens: those of `expected`.
-static void a_draft_is_divided_as_the_whole_text_is(void **state)
+TEST(a_draft_is_divided_as_the_whole_text_is)
 {
     static const struct {
         const char *text, *draft;
@@ -231,16 +231,4 @@ static int close_both(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shared_tokens_are_those_that_a_plain_search_finds),
-        cmocka_unit_test(each_token_is_read_as_tokens_of_the_same_bytes),
-        cmocka_unit_test(ids_without_rows_are_not_shared),
-        cmocka_unit_test(a_text_is_read_as_its_own_tokenizer_has_it_up_to_the_last_word),
-        cmocka_unit_test(a_text_that_ends_within_a_character_has_no_draft),
-        cmocka_unit_test(bos_becomes_bos),
-        cmocka_unit_test(a_draft_is_divided_as_the_whole_text_is),
-    };
-    return cmocka_run_group_tests(tests, open_both, close_both);
-}
+RUN_TESTS(open_both, close_both)

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/lone_drafter.h"
 #include "tests/support/pairings.h"
 #include "tests/device/reference_operations.h"
@@ -276,7 +276,7 @@ static void check_pass(struct verifier *v, struct scored *s, const struct size s
     }
 }
 
-static void logits_agree_with_scalar_loops_at_every_boundary(void **unused)
+TEST(logits_agree_with_scalar_loops_at_every_boundary)
 {
     static const struct size sizes[][2] = {
         { { 1, 65 }, { 2, 31 } },     { { 255, 32 }, { 256, 33 } }, { { 257, 64 }, { 254, 2 } },
@@ -306,10 +306,4 @@ static void logits_agree_with_scalar_loops_at_every_boundary(void **unused)
     free(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_agree_with_scalar_loops_at_every_boundary),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

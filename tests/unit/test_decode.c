@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/pairings.h"
 #include "tests/support/decode_prompts.h"
 #include "tests/support/small_model.h"
@@ -55,7 +55,7 @@ static void compare_with_none(const char *sampling, const char *rule, const stru
     free(plain);
 }
 
-static void greedy_text_equals_ordinary_decoding_for_every_drafter_and_slot_count(void **unused)
+TEST(greedy_text_equals_ordinary_decoding_for_every_drafter_and_slot_count)
 {
     compare_with_none("{temperature: 0}", "rejection", NULL, LIMIT);
     compare_with_none("{repetition_penalty: 1.2, frequency_penalty: 0.3, presence_penalty: 0.2, temperature: 0}",
@@ -64,7 +64,7 @@ static void greedy_text_equals_ordinary_decoding_for_every_drafter_and_slot_coun
 }
 
 // Every exact rule with every drafter whose drafts it takes, at temperature 0.
-static void greedy_text_equals_ordinary_decoding_under_every_exact_rule(void **unused)
+TEST(greedy_text_equals_ordinary_decoding_under_every_exact_rule)
 {
     static struct prompt_set few;
     few = prompts;
@@ -92,7 +92,7 @@ static void greedy_text_equals_ordinary_decoding_under_every_exact_rule(void **u
     free(plain);
 }
 
-static void text_under_match_equals_ordinary_decoding_at_temperature_one(void **unused)
+TEST(text_under_match_equals_ordinary_decoding_at_temperature_one)
 {
     compare_with_none("{temperature: 1}", "match", NULL, LIMIT);
     compare_with_none("{repetition_penalty: 1.3, frequency_penalty: 0.4, temperature: 0.7, top_k: 50, top_p: 0.9}",
@@ -100,7 +100,7 @@ static void text_under_match_equals_ordinary_decoding_at_temperature_one(void **
 }
 
 // That texts end where they should is enumerated in test_decode_law.c; here every drafter meets ends within its drafts.
-static void end_of_text_tokens_end_a_text_at_the_same_token(void **unused)
+TEST(end_of_text_tokens_end_a_text_at_the_same_token)
 {
     struct decode_setup s = setup("none", "{temperature: 1}", "match", 1);
     struct decode_result *plain = decode_prompts(&s);
@@ -109,12 +109,12 @@ static void end_of_text_tokens_end_a_text_at_the_same_token(void **unused)
     free(plain);
 }
 
-static void the_context_ends_a_text_at_the_same_token(void **unused)
+TEST(the_context_ends_a_text_at_the_same_token)
 {
     compare_with_none("{temperature: 0}", "rejection", NULL, LENGTH * 2);
 }
 
-static void every_token_of_a_drafter_equal_to_the_target_is_accepted(void **unused)
+TEST(every_token_of_a_drafter_equal_to_the_target_is_accepted)
 {
     static const char *const cases[][3] = {
         { "small:model=%s,tokens=5", "{temperature: 1}", "rejection" },
@@ -135,7 +135,7 @@ static void every_token_of_a_drafter_equal_to_the_target_is_accepted(void **unus
 }
 
 // Every sequence has its own random stream, so sampled drafts and acceptance tests are the same with one slot and with five.
-static void a_text_does_not_depend_on_other_slots(void **unused)
+TEST(a_text_does_not_depend_on_other_slots)
 {
     for (int i = 0; i < pair_count(); i++) {
         struct decode_setup s = setup(pair_drafter(i), "{temperature: 1}", "rejection", 1);
@@ -152,7 +152,7 @@ static void a_text_does_not_depend_on_other_slots(void **unused)
 }
 
 // One of the two models has rows for ids that the other lacks: drafts get shorter or worse, the text is the same.
-static void a_draft_vocabulary_of_another_size_changes_no_text(void **unused)
+TEST(a_draft_vocabulary_of_another_size_changes_no_text)
 {
     static const int vocab[] = { 272, 300 }; // target: 288, tokenizer: 270
     static const char *const drafters[] = { "small:model=%s", "small:model=%s,widths=[3,2]",
@@ -181,7 +181,7 @@ static void a_draft_vocabulary_of_another_size_changes_no_text(void **unused)
 
 // A prompt is processed in chunks of 256 for both caches. The drafter is the target: a wrong row in either cache at a chunk
 // boundary would lead to rejected tokens.
-static void prompts_at_chunk_boundaries_are_processed_completely(void **unused)
+TEST(prompts_at_chunk_boundaries_are_processed_completely)
 {
     static struct prompt_set edges = { .n = 7, .length = { 255, 256, 257, 258, 512, 513, 514 } };
     for (int i = 0; i < edges.n; i++)
@@ -226,7 +226,7 @@ static void count_ending(void *self, const struct speclab_end *e)
 
 // Each slot has two tokens that the draft model has not processed, the last draft token and the target's own: more rows than
 // one pass of the draft model takes.
-static void the_maximum_number_of_slots_is_drafted_for(void **unused)
+TEST(the_maximum_number_of_slots_is_drafted_for)
 {
     struct error err;
     struct counts counts = { 0 };
@@ -253,17 +253,5 @@ static void the_maximum_number_of_slots_is_drafted_for(void **unused)
 int main(void)
 {
     make_prompts(small_default.vocab);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(greedy_text_equals_ordinary_decoding_for_every_drafter_and_slot_count),
-        cmocka_unit_test(greedy_text_equals_ordinary_decoding_under_every_exact_rule),
-        cmocka_unit_test(text_under_match_equals_ordinary_decoding_at_temperature_one),
-        cmocka_unit_test(the_context_ends_a_text_at_the_same_token),
-        cmocka_unit_test(end_of_text_tokens_end_a_text_at_the_same_token),
-        cmocka_unit_test(every_token_of_a_drafter_equal_to_the_target_is_accepted),
-        cmocka_unit_test(a_text_does_not_depend_on_other_slots),
-        cmocka_unit_test(a_draft_vocabulary_of_another_size_changes_no_text),
-        cmocka_unit_test(prompts_at_chunk_boundaries_are_processed_completely),
-        cmocka_unit_test(the_maximum_number_of_slots_is_drafted_for),
-    };
-    return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
+    return tests_run(pair_models_make, pair_models_remove);
 }

@@ -12,7 +12,7 @@
 #include "drafters/trees/tree.h"
 #include "kernels/backend.h"
 #include "models/tokenizers/tokenizer.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/lone_drafter.h"
 #include "tests/support/file_write.h"
 #include "tests/support/pairings.h"
@@ -144,7 +144,7 @@ static size_t uncounted(const char *drafter)
     return caches * (size_t)small_default.head_dim / 2 * sizeof(float);
 }
 
-static void a_drafter_reports_the_memory_it_takes(void **unused)
+TEST(a_drafter_reports_the_memory_it_takes)
 {
     const struct drafter_env env = usual_env();
     for (int i = 0; i < pair_count(); i++) {
@@ -201,7 +201,7 @@ static void keeper_destroy(struct drafter *d)
     free(d);
 }
 
-static void an_environment_lives_as_long_as_its_drafter(void **unused)
+TEST(an_environment_lives_as_long_as_its_drafter)
 {
     static const struct drafter_type type = {
         .name = "keeper", .create = keeper_create, .propose = keeper_propose, .destroy = keeper_destroy
@@ -224,7 +224,7 @@ static void an_environment_lives_as_long_as_its_drafter(void **unused)
     drafter_destroy(d);
 }
 
-static void a_failed_allocation_is_an_error_and_everything_is_released(void **unused)
+TEST(a_failed_allocation_is_an_error_and_everything_is_released)
 {
     static const char *const drafters[] = {
         "small:model=%s,tokens=2",
@@ -260,7 +260,7 @@ static void a_failed_allocation_is_an_error_and_everything_is_released(void **un
 
 // k is the width of the widest family plus the number of padding ids, of which at most 16 count, and at most the vocabulary
 // size: a device takes time for each.
-static void top_k_is_no_larger_than_needed(void **unused)
+TEST(top_k_is_no_larger_than_needed)
 {
     enum { IDS = 60 };
     static int32_t every_fourth[IDS];
@@ -299,7 +299,7 @@ static void expect_refusal(const char *line, const char *path, const struct draf
 }
 
 // Heads read the target's hidden states in its device's memory. A draft model needs none.
-static void weights_must_exist_and_heads_be_on_the_targets_device(void **unused)
+TEST(weights_must_exist_and_heads_be_on_the_targets_device)
 {
     static const char *const heads[] = { "medusa", "eagle", "eagle3" };
     struct error err;
@@ -325,7 +325,7 @@ static void weights_must_exist_and_heads_be_on_the_targets_device(void **unused)
 }
 
 // Without a tokenizer the vocabularies of draft model and target must have the same size. The context must hold the texts.
-static void a_draft_model_must_fit_the_target(void **unused)
+TEST(a_draft_model_must_fit_the_target)
 {
     struct error err;
     struct drafter_env env = usual_env();
@@ -367,7 +367,7 @@ static void a_draft_model_must_fit_the_target(void **unused)
 
 // ---- defaults
 
-static void defaults_are_resolved_and_trees_written_out(void **unused)
+TEST(defaults_are_resolved_and_trees_written_out)
 {
     const struct drafter_env env = usual_env();
     for (int i = 0; i < pair_count(); i++) {
@@ -400,16 +400,4 @@ static void defaults_are_resolved_and_trees_written_out(void **unused)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_drafter_reports_the_memory_it_takes),
-        cmocka_unit_test(an_environment_lives_as_long_as_its_drafter),
-        cmocka_unit_test(a_failed_allocation_is_an_error_and_everything_is_released),
-        cmocka_unit_test(top_k_is_no_larger_than_needed),
-        cmocka_unit_test(weights_must_exist_and_heads_be_on_the_targets_device),
-        cmocka_unit_test(a_draft_model_must_fit_the_target),
-        cmocka_unit_test(defaults_are_resolved_and_trees_written_out),
-    };
-    return cmocka_run_group_tests(tests, open_target, close_target);
-}
+RUN_TESTS(open_target, close_target)

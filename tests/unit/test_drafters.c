@@ -16,7 +16,7 @@
 #include "core/error.h"
 #include "engine/plugin.h"
 #include "sampling/rng.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/lone_drafter.h"
 #include "tests/support/numbers.h"
 #include "tests/support/pairings.h"
@@ -221,7 +221,7 @@ static void drive(const char *name, const char *sampling, int shortest, int roun
     pair_close(fresh);
 }
 
-static void a_draft_depends_only_on_the_text(void **unused)
+TEST(a_draft_depends_only_on_the_text)
 {
     static const char *const samplings[] = {
         "{temperature: 0}", "{temperature: 1.0}",
@@ -234,7 +234,7 @@ static void a_draft_depends_only_on_the_text(void **unused)
 
 // A prompt is processed in chunks of 256: a drafter that got 254 tokens and then a few at a time must be in the same state as
 // one that got all tokens in two chunks.
-static void a_draft_depends_only_on_the_text_at_chunk_boundaries(void **unused)
+TEST(a_draft_depends_only_on_the_text_at_chunk_boundaries)
 {
     for (int i = 0; i < pair_count(); i++)
         drive(pair_drafter(i), "{temperature: 1.0}", 254, 1, 5);
@@ -281,7 +281,7 @@ static bool control_propose(struct drafter *d, struct request *r, int n, struct 
     return true;
 }
 
-static void a_drafter_that_misreports_its_draws_is_detected(void **unused)
+TEST(a_drafter_that_misreports_its_draws_is_detected)
 {
     static const struct drafter_type type = { .name = "control", .propose = control_propose };
     static const char *const expected[] = { [NO_FAULT] = NULL,
@@ -315,7 +315,7 @@ static int ends_before(const int32_t *token, int n, int m)
     return -1;
 }
 
-static void ngram_follows_the_most_recent_of_the_longest_matches(void **unused)
+TEST(ngram_follows_the_most_recent_of_the_longest_matches)
 {
     struct error err;
     struct ngram_options {
@@ -343,7 +343,7 @@ static void ngram_follows_the_most_recent_of_the_longest_matches(void **unused)
     }
 }
 
-static void every_drafter_is_found_by_its_name(void **unused)
+TEST(every_drafter_is_found_by_its_name)
 {
     for (int i = 0; drafter_types[i] != NULL; i++) {
         assert_ptr_equal(drafter_named(drafter_types[i]->name), drafter_types[i]);
@@ -353,7 +353,7 @@ static void every_drafter_is_found_by_its_name(void **unused)
 }
 
 // `none` makes no kind of draft, so every rule takes it.
-static void every_rule_takes_ordinary_decoding(void **unused)
+TEST(every_rule_takes_ordinary_decoding)
 {
     assert_int_equal(drafter_makes(drafter_named("none"), NULL), 0);
     assert_int_equal(takes_missing(0, drafter_makes(drafter_named("none"), NULL)), 0);
@@ -367,13 +367,5 @@ int main(int argc, char **argv)
         return 1;
     }
     pair_only(argv + 1, argc - 1);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_draft_depends_only_on_the_text),
-        cmocka_unit_test(a_draft_depends_only_on_the_text_at_chunk_boundaries),
-        cmocka_unit_test(a_drafter_that_misreports_its_draws_is_detected),
-        cmocka_unit_test(ngram_follows_the_most_recent_of_the_longest_matches),
-        cmocka_unit_test(every_drafter_is_found_by_its_name),
-        cmocka_unit_test(every_rule_takes_ordinary_decoding),
-    };
-    return cmocka_run_group_tests(tests, pair_models_make_foreign, pair_models_remove);
+    return tests_run(pair_models_make_foreign, pair_models_remove);
 }

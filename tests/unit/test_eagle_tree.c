@@ -12,7 +12,7 @@
 #include "core/memory.h"
 #include "drafters/trees/tree_builder.h"
 #include "verifier/exact/instance.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/lone_drafter.h"
 #include "tests/support/file_write.h"
 #include "tests/support/numbers.h"
@@ -145,7 +145,7 @@ static double check_case(const struct json *j)
     return worst;
 }
 
-static void best_first_trees_equal_those_of_eagle(void **unused)
+TEST(best_first_trees_equal_those_of_eagle)
 {
     enum { N_CASES = 200 };
     struct json *j = golden("eagle_trees");
@@ -202,7 +202,7 @@ static void check_fixed(const char *name, const struct json *tree)
     free(text);
 }
 
-static void fixed_trees_equal_those_of_medusa(void **unused)
+TEST(fixed_trees_equal_those_of_medusa)
 {
     struct json *j = golden("eagle_trees_fixed");
     const struct json *trees = json_get(j, "trees");
@@ -219,11 +219,4 @@ static void fixed_trees_equal_those_of_medusa(void **unused)
     json_free(j);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(best_first_trees_equal_those_of_eagle),
-        cmocka_unit_test(fixed_trees_equal_those_of_medusa),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

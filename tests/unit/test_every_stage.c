@@ -12,7 +12,7 @@
 #include "kernels/backend.h"
 #include "sampling/logits.h"
 #include "sampling/sampling.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/plain_stages.h"
 
 enum { VALUES = 6, KINDS = 5, LONGEST = 3 * LOGITS_CHUNK + 5 };
@@ -88,7 +88,7 @@ static void expect_distribution(const struct sampling *s, const char *what, floa
         fail_msg("%s: other bits on several threads", what);
 }
 
-static void every_stage_leaves_a_distribution(void **state)
+TEST(every_stage_leaves_a_distribution)
 {
     each_row(expect_distribution);
 }
@@ -114,7 +114,7 @@ static void expect_maxima(const struct sampling *s, const char *what, float *x, 
         fail_msg("%s: the maximum of chunk %d is not that of its logits", what, wrong_chunk(&l));
 }
 
-static void every_stage_keeps_the_maxima_of_chunks(void **state)
+TEST(every_stage_keeps_the_maxima_of_chunks)
 {
     each_row(expect_maxima);
     float x[] = { 1, 2, 3 }; // as a stage that writes to the row itself
@@ -133,12 +133,12 @@ static void expect_one_hot(const struct sampling *s, const char *what, float *x,
             fail_msg("%s without tokens: token %d has the probability %g", what, i, (double)x[i]);
 }
 
-static void a_row_without_tokens_passes_every_stage(void **state)
+TEST(a_row_without_tokens_passes_every_stage)
 {
     each_row(expect_one_hot);
 }
 
-static void every_stage_is_found_by_its_name_and_has_one_option_of_that_name(void **state)
+TEST(every_stage_is_found_by_its_name_and_has_one_option_of_that_name)
 {
     for (int i = 0; stages[i] != NULL; i++) {
         const struct option *o = stages[i]->option;
@@ -169,11 +169,5 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_stage_leaves_a_distribution),
-        cmocka_unit_test(every_stage_keeps_the_maxima_of_chunks),
-        cmocka_unit_test(a_row_without_tokens_passes_every_stage),
-        cmocka_unit_test(every_stage_is_found_by_its_name_and_has_one_option_of_that_name),
-    };
-    return cmocka_run_group_tests(tests, open_threads, close_threads);
+    return tests_run(open_threads, close_threads);
 }

@@ -9,10 +9,10 @@
 #include "core/memory.h"
 #include "drafters/trees/tree.h"
 #include "verifier/exact/instance.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 // Medusa's and EAGLE's are compared with the originals in test_eagle_tree.c.
-static void published_trees_are_in_the_order_of_their_levels(void **unused)
+TEST(published_trees_are_in_the_order_of_their_levels)
 {
     static const int recycling[] = { 1, 8, 21, 25, 15, 8, 3 }; // nodes per level, from the paper's repository
     static struct tree t;
@@ -32,7 +32,7 @@ static void published_trees_are_in_the_order_of_their_levels(void **unused)
     assert_memory_equal(level, recycling, sizeof(level));
 }
 
-static void a_list_of_paths_may_be_in_any_order(void **unused)
+TEST(a_list_of_paths_may_be_in_any_order)
 {
     static struct tree t;
     struct error err;
@@ -54,7 +54,7 @@ static void a_list_of_paths_may_be_in_any_order(void **unused)
     assert_false(tree_has_gaps(&t));
 }
 
-static void a_file_holds_a_list_or_an_object_with_a_list(void **unused)
+TEST(a_file_holds_a_list_or_an_object_with_a_list)
 {
     static const char *const texts[] = { "[[0], [1]]", "{\"heads\": 2, \"tree\": [[0], [1]]}" };
     char folder[] = "/tmp/speclab-tree-XXXXXX";
@@ -77,7 +77,7 @@ static void a_file_holds_a_list_or_an_object_with_a_list(void **unused)
     free(path);
 }
 
-static void invalid_trees_are_refused(void **unused)
+TEST(invalid_trees_are_refused)
 {
     static const struct {
         const char *text, *message;
@@ -119,7 +119,7 @@ static double expected_depth(const struct tree *t, const double *share, int rank
 
 // Against all trees of n draft tokens with at most two levels and three children per node, siblings in order. In every second round a later
 // sibling may be accepted more often.
-static void no_tree_has_a_larger_expected_depth_than_tree_best(void **unused)
+TEST(no_tree_has_a_larger_expected_depth_than_tree_best)
 {
     enum { RANKS = 3, PATHS = RANKS + RANKS * RANKS };
     uint64_t state = 1;
@@ -164,7 +164,7 @@ static void no_tree_has_a_larger_expected_depth_than_tree_best(void **unused)
 }
 
 // No node is deeper than the given shares, and memory after them is not read.
-static void the_best_tree_is_no_deeper_than_the_given_shares(void **unused)
+TEST(the_best_tree_is_no_deeper_than_the_given_shares)
 {
     static struct tree t;
     const double share[] = { 0.5, 0.4, 0.3, 0.2, 1, 1, 1, 1 };
@@ -177,7 +177,7 @@ static void the_best_tree_is_no_deeper_than_the_given_shares(void **unused)
     assert_int_equal(tree_max_depth(&(struct tree){ 0 }), 0);
 }
 
-static void nodes_of_probability_0_are_in_no_tree(void **unused)
+TEST(nodes_of_probability_0_are_in_no_tree)
 {
     static struct tree t;
     const double share[] = { 0.5, 0.2, 0, 0 };
@@ -185,16 +185,4 @@ static void nodes_of_probability_0_are_in_no_tree(void **unused)
     assert_int_equal(t.n, 3);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_trees_are_in_the_order_of_their_levels),
-        cmocka_unit_test(a_list_of_paths_may_be_in_any_order),
-        cmocka_unit_test(a_file_holds_a_list_or_an_object_with_a_list),
-        cmocka_unit_test(invalid_trees_are_refused),
-        cmocka_unit_test(no_tree_has_a_larger_expected_depth_than_tree_best),
-        cmocka_unit_test(nodes_of_probability_0_are_in_no_tree),
-        cmocka_unit_test(the_best_tree_is_no_deeper_than_the_given_shares),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

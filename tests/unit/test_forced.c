@@ -10,7 +10,7 @@
 #include "kernels/backend.h"
 #include "models/tokenizers/tokenizer.h"
 #include "sampling/rng.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/lone_drafter.h"
 #include "tests/support/pairings.h"
 #include "tests/support/small_model.h"
@@ -137,7 +137,7 @@ static void check_ranks(const char *drafter, pair_device *apart, int *ties, int 
     pair_close(p);
 }
 
-static void forced_tokens_have_the_rank_of_their_logit(void **unused)
+TEST(forced_tokens_have_the_rank_of_their_logit)
 {
     for (int i = 0; i < pair_count(); i++) {
         const char *drafter = pair_drafter(i);
@@ -159,7 +159,7 @@ static bool sync_fails(struct backend *b, struct error *err)
     return fail(err, "cpu: device lost");
 }
 
-static void a_device_that_fails_fails_the_proposal(void **unused)
+TEST(a_device_that_fails_fails_the_proposal)
 {
     static struct one_request a;
     for (int i = 0; i < pair_count(); i++) {
@@ -184,11 +184,4 @@ static void a_device_that_fails_fails_the_proposal(void **unused)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forced_tokens_have_the_rank_of_their_logit),
-        cmocka_unit_test(a_device_that_fails_fails_the_proposal),
-    };
-    return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
-}
+RUN_TESTS(pair_models_make, pair_models_remove)

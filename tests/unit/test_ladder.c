@@ -11,7 +11,7 @@
 #include "experiments/yaml.h"
 #include "kernels/backend.h"
 #include "sampling/rng.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/numbers.h"
 #include "tests/support/lone_drafter.h"
 #include "tests/support/decode_prompts.h"
@@ -45,7 +45,7 @@ static struct decode_result *decode(const char *drafter, const char *sampling, i
 #define NEVER "{kind: ngram, longest: 64, shortest: 64}"
 
 // The same drafts, decisions and trials in every step as of that part alone.
-static void a_ladder_of_which_one_part_drafts_equals_that_part(void **unused)
+TEST(a_ladder_of_which_one_part_drafts_equals_that_part)
 {
     static const char *const cases[][2] = {
         { "ladder:of=[ngram]", "ngram" },
@@ -112,7 +112,7 @@ static struct drafter *create(const char *text)
     return d;
 }
 
-static void of_each_request_the_first_part_with_enough_draft_tokens_is_taken(void **unused)
+TEST(of_each_request_the_first_part_with_enough_draft_tokens_is_taken)
 {
     static const char *const parts[] = { "ngram:longest=5,shortest=3,tokens=4", "ngram:longest=2,shortest=2,tokens=3",
                                          "ngram:longest=1,tokens=6" };
@@ -174,7 +174,7 @@ static struct tensor counted(struct backend *b, struct tensor out, struct tensor
 }
 
 // The text repeats its last three tokens, or does not.
-static void a_part_that_is_not_reached_makes_no_pass(void **unused)
+TEST(a_part_that_is_not_reached_makes_no_pass)
 {
     static const char *const ladders[] = {
         "ladder:of=[{kind: ngram, shortest: 3},{kind: small, model: %s}]",
@@ -205,7 +205,7 @@ static void a_part_that_is_not_reached_makes_no_pass(void **unused)
 
 // ---- options
 
-static void it_makes_the_kinds_of_drafts_of_all_parts(void **unused)
+TEST(it_makes_the_kinds_of_drafts_of_all_parts)
 {
     static const char *const parts[] = { "ngram", "small:model=x,tokens=3", "small:model=x,tokens=3,pick=coupled",
                                          "small:model=x,widths=[3,2,1]", "medusa:weights=x,widths=[2,2],pick=greedy" };
@@ -237,7 +237,7 @@ static struct error refusal(const char *drafter, const char *rule)
     return err;
 }
 
-static void mistakes_are_named_with_their_place_before_anything_is_opened(void **unused)
+TEST(mistakes_are_named_with_their_place_before_anything_is_opened)
 {
     static const struct {
         const char *drafter, *place, *found; // found: words of the sentence
@@ -275,7 +275,7 @@ static void mistakes_are_named_with_their_place_before_anything_is_opened(void *
     }
 }
 
-static void a_rule_that_does_not_take_the_drafts_of_a_part_is_an_error(void **unused)
+TEST(a_rule_that_does_not_take_the_drafts_of_a_part_is_an_error)
 {
     int refused = 0, taken = 0;
     for (int i = 0; rules[i] != NULL; i++) {
@@ -307,7 +307,7 @@ static char *resolved(const char *drafter, struct hash *identity)
 }
 
 // A cell is known by a hash of its resolved settings and the weights: nothing of a part may be missing, equal ones must be equal.
-static void its_settings_hold_those_of_all_parts_resolved(void **unused)
+TEST(its_settings_hold_those_of_all_parts_resolved)
 {
     struct hash a, b, none;
     char *one = resolved("ladder:of=[{kind: ngram, tokens: 04, at_least: 02},{kind: small, model: %s, tokens: 2}]", &a);
@@ -330,7 +330,7 @@ static void its_settings_hold_those_of_all_parts_resolved(void **unused)
     free(one);
 }
 
-static void a_threshold_that_no_draft_reaches_is_refused(void **unused)
+TEST(a_threshold_that_no_draft_reaches_is_refused)
 {
     static const struct drafter_env env = { .slots = 1, .length = 64, .used_vocab = 4 };
     static const char *const cases[][2] = {
@@ -354,17 +354,4 @@ static int make(void **unused)
     return pair_models_make(unused);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_ladder_of_which_one_part_drafts_equals_that_part),
-        cmocka_unit_test(of_each_request_the_first_part_with_enough_draft_tokens_is_taken),
-        cmocka_unit_test(a_part_that_is_not_reached_makes_no_pass),
-        cmocka_unit_test(it_makes_the_kinds_of_drafts_of_all_parts),
-        cmocka_unit_test(mistakes_are_named_with_their_place_before_anything_is_opened),
-        cmocka_unit_test(a_rule_that_does_not_take_the_drafts_of_a_part_is_an_error),
-        cmocka_unit_test(its_settings_hold_those_of_all_parts_resolved),
-        cmocka_unit_test(a_threshold_that_no_draft_reaches_is_refused),
-    };
-    return cmocka_run_group_tests(tests, make, pair_models_remove);
-}
+RUN_TESTS(make, pair_models_remove)

@@ -1,6 +1,6 @@
 // test_library.c - the library's interface (engine/speclab.h): what is decoded through it is what the target alone decodes, and every
 // mistake of a caller is an error with a sentence.
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -95,7 +95,7 @@ static struct texts decode(struct speclab_decoder_options o)
     return decode_on(target, o);
 }
 
-static void every_drafter_decodes_the_targets_own_tokens(void **state)
+TEST(every_drafter_decodes_the_targets_own_tokens)
 {
     const struct texts none = decode((struct speclab_decoder_options){ .sampling = "temperature=0" });
     const char *const drafters[] = { "ngram", "ngram:tokens=3,longest=2" };
@@ -113,7 +113,7 @@ static void every_drafter_decodes_the_targets_own_tokens(void **state)
         }
 }
 
-static void a_seed_and_a_sequence_name_the_sampled_tokens(void **state)
+TEST(a_seed_and_a_sequence_name_the_sampled_tokens)
 {
     const struct speclab_decoder_options seven = { .drafter = "ngram",
                                                    .sampling = "temperature=1,top_p=0.9",
@@ -140,7 +140,7 @@ static void *decode_on_own_target(void *texts)
     return NULL;
 }
 
-static void targets_of_several_threads_share_nothing(void **state)
+TEST(targets_of_several_threads_share_nothing)
 {
     enum { THREADS = 3 };
     static struct texts texts[THREADS];
@@ -154,7 +154,7 @@ static void targets_of_several_threads_share_nothing(void **state)
         assert_memory_equal(texts[i].token, expected.token, sizeof(expected.token));
 }
 
-static void a_text_is_encoded_and_decoded(void **state)
+TEST(a_text_is_encoded_and_decoded)
 {
     struct speclab_error error = { "" };
     struct speclab_tokens plain = { NULL, 0 }, chat = { NULL, 0 };
@@ -180,7 +180,7 @@ static void a_text_is_encoded_and_decoded(void **state)
     free(chat.id);
 }
 
-static void wrong_messages_are_errors(void **state)
+TEST(wrong_messages_are_errors)
 {
     const struct speclab_message role = { "wizard", "red" }, no_role = { NULL, "red" }, no_content = { "user", NULL };
     const struct {
@@ -267,7 +267,7 @@ static struct last decode_until(const char *drafter, const char *const *stop, in
     return last;
 }
 
-static void a_text_ends_before_the_first_stop_string(void **state)
+TEST(a_text_ends_before_the_first_stop_string)
 {
     const struct last whole = decode_until("none", NULL, 0);
     assert_string_equal(whole.reason, "limit");
@@ -293,7 +293,7 @@ static void a_text_ends_before_the_first_stop_string(void **state)
 }
 
 // Token bytes that are not UTF-8 become U+FFFD in the text only.
-static void a_replacement_character_is_no_stop_string(void **state)
+TEST(a_replacement_character_is_no_stop_string)
 {
     const char *const stop = "\xEF\xBF\xBD";
     const struct last whole = decode_until("none", NULL, 0), same = decode_until("none", &stop, 1);
@@ -302,7 +302,7 @@ static void a_replacement_character_is_no_stop_string(void **state)
     assert_string_equal(same.text, whole.text);
 }
 
-static void an_end_token_ends_a_text_unless_it_is_ignored(void **state)
+TEST(an_end_token_ends_a_text_unless_it_is_ignored)
 {
     struct last last = { "", "", 0, 0 };
     struct speclab_error error;
@@ -326,7 +326,7 @@ static void an_end_token_ends_a_text_unless_it_is_ignored(void **state)
 
 // ---- the options of a target
 
-static void the_chat_of_a_target_is_a_choice(void **state)
+TEST(the_chat_of_a_target_is_a_choice)
 {
     struct speclab_error error = { "" };
     char *path = test_path("library.gguf");
@@ -345,7 +345,7 @@ static void the_chat_of_a_target_is_a_choice(void **state)
     free(path);
 }
 
-static void a_text_begins_with_bos_where_the_tokenizer_adds_it(void **state)
+TEST(a_text_begins_with_bos_where_the_tokenizer_adds_it)
 {
     struct speclab_error error = { "" };
     char *path = test_path("bos"), *settings = test_path("bos/tokenizer_config.json");
@@ -365,7 +365,7 @@ static void a_text_begins_with_bos_where_the_tokenizer_adds_it(void **state)
     free(settings);
 }
 
-static void a_model_without_a_tokenizer_decodes_token_ids(void **state)
+TEST(a_model_without_a_tokenizer_decodes_token_ids)
 {
     struct speclab_error error = { "" };
     struct small_model shape = small_default;
@@ -401,7 +401,7 @@ static void keep_sentence(void *self, const char *sentence)
     snprintf(self, 256, "%s", sentence);
 }
 
-static void packed_weights_are_written_and_read_again(void **state)
+TEST(packed_weights_are_written_and_read_again)
 {
     char said[256] = "", *path = test_path("packed.gguf");
     small_write_gguf(path, &small_default);
@@ -419,7 +419,7 @@ static void packed_weights_are_written_and_read_again(void **state)
 
 // ---- mistakes
 
-static void wrong_options_are_errors(void **state)
+TEST(wrong_options_are_errors)
 {
     static const struct {
         struct speclab_decoder_options o;
@@ -454,7 +454,7 @@ static void wrong_options_are_errors(void **state)
     assert_true(speclab_decoder_options_check(&(struct speclab_decoder_options){ .rule = "match" }, NULL));
 }
 
-static void wrong_options_of_a_target_are_errors(void **state)
+TEST(wrong_options_of_a_target_are_errors)
 {
     char *path = test_path("library.gguf");
     static const struct {
@@ -479,7 +479,7 @@ static void wrong_options_of_a_target_are_errors(void **state)
     free(path);
 }
 
-static void wrong_requests_are_errors(void **state)
+TEST(wrong_requests_are_errors)
 {
     struct speclab_error error = { "" };
     const int32_t good[] = { 5, 6 }, bad[] = { 5, 1 << 20 }, padding[] = { 5, 6, SMALL_TOKENS };
@@ -528,24 +528,4 @@ static void wrong_requests_are_errors(void **state)
     speclab_decoder_destroy(d);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_drafter_decodes_the_targets_own_tokens),
-        cmocka_unit_test(a_seed_and_a_sequence_name_the_sampled_tokens),
-        cmocka_unit_test(targets_of_several_threads_share_nothing),
-        cmocka_unit_test(a_text_is_encoded_and_decoded),
-        cmocka_unit_test(wrong_messages_are_errors),
-        cmocka_unit_test(a_text_ends_before_the_first_stop_string),
-        cmocka_unit_test(a_replacement_character_is_no_stop_string),
-        cmocka_unit_test(an_end_token_ends_a_text_unless_it_is_ignored),
-        cmocka_unit_test(the_chat_of_a_target_is_a_choice),
-        cmocka_unit_test(a_text_begins_with_bos_where_the_tokenizer_adds_it),
-        cmocka_unit_test(a_model_without_a_tokenizer_decodes_token_ids),
-        cmocka_unit_test(packed_weights_are_written_and_read_again),
-        cmocka_unit_test(wrong_options_are_errors),
-        cmocka_unit_test(wrong_options_of_a_target_are_errors),
-        cmocka_unit_test(wrong_requests_are_errors),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+RUN_TESTS(set_up, tear_down)

@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/device/emulated.h"
 #include "tests/support/pairings.h"
 #include "verifier/rules/rule.h"
@@ -204,18 +204,18 @@ static void expect_order(bool queues, int sequences, bool observed, const char *
     logging.drafter = NULL;
 }
 
-static void steps_are_reported_while_the_device_works_and_their_time_is_not_counted(void **unused)
+TEST(steps_are_reported_while_the_device_works_and_their_time_is_not_counted)
 {
     expect_order(true, 1, false, "sqsas pqsja pqsja pq0sja pq1sja pq2sjs34se ");
     expect_order(true, 2, false, "sqsassqsas pqsjja pqsjja pq01sjja pq23sjja pq45sjjs6789see ");
 }
 
-static void without_a_queue_a_step_is_reported_at_its_end(void **unused)
+TEST(without_a_queue_a_step_is_reported_at_its_end)
 {
     expect_order(false, 1, false, "sqsas pqsjas0s pqsjas1s pqsjas2s pqsjas3s pqsjs4se ");
 }
 
-static void time_of_observers_is_not_counted(void **unused)
+TEST(time_of_observers_is_not_counted)
 {
     for (int queues = 0; queues < 2; queues++)
         for (int sequences = 1; sequences < 3; sequences++)
@@ -315,7 +315,7 @@ static void check_reports(pair_device *device, bool queues, const char *drafter)
     pair_close(p);
 }
 
-static void every_step_is_reported_once_before_the_end_with_its_decision(void **unused)
+TEST(every_step_is_reported_once_before_the_end_with_its_decision)
 {
     static const char *const drafters[] = { "ngram", "small:model=%s,widths=[3,2,1]",
                                             "small:model=%s,nodes=9,top=3,tokens=4,pick=greedy" };
@@ -382,7 +382,7 @@ static struct speclab_decoder *start_two(struct pair *p, int first, int second, 
     return d;
 }
 
-static void advance_never_waits_for_the_device(void **unused)
+TEST(advance_never_waits_for_the_device)
 {
     for (int i = 0; i < pair_count(); i++) {
         struct drafter_type type;
@@ -401,7 +401,7 @@ static void advance_never_waits_for_the_device(void **unused)
 
 // Drafting, scoring and verification run without the host, which reads all decisions in one wait. When a text ends, it also waits
 // for the queue and for the times.
-static void a_step_waits_once(void **unused)
+TEST(a_step_waits_once)
 {
     for (int i = 0; i < pair_count(); i++) {
         struct drafter_type type;
@@ -428,7 +428,7 @@ static void a_step_waits_once(void **unused)
 
 // ---- failures
 
-static void a_prompt_that_fails_in_the_drafter_is_an_error_of_decoder_start(void **unused)
+TEST(a_prompt_that_fails_in_the_drafter_is_an_error_of_decoder_start)
 {
     static const int32_t prompt[] = { 5, 9, 7 };
     struct drafter_type type;
@@ -446,7 +446,7 @@ static void a_prompt_that_fails_in_the_drafter_is_an_error_of_decoder_start(void
     pair_close(p);
 }
 
-static void a_failure_queued_by_advance_is_an_error_of_the_next_step(void **unused)
+TEST(a_failure_queued_by_advance_is_an_error_of_the_next_step)
 {
     struct drafter_type type;
     struct error err = { "" };
@@ -490,7 +490,7 @@ static int fail_at_the_end(void *self, const int32_t *token, int n, int fresh)
 
 // Any call after the decision that ends a text may fail: the advance of the other text, stamps, the wait, reading of times. If
 // the step succeeds, the failure must still come.
-static void no_failure_at_the_end_of_a_text_is_lost(void **unused)
+TEST(no_failure_at_the_end_of_a_text_is_lost)
 {
     struct drafter_type type;
     struct error err = { "" };
@@ -515,20 +515,4 @@ static void no_failure_at_the_end_of_a_text_is_lost(void **unused)
 }
 #endif
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_are_reported_while_the_device_works_and_their_time_is_not_counted),
-        cmocka_unit_test(without_a_queue_a_step_is_reported_at_its_end),
-        cmocka_unit_test(time_of_observers_is_not_counted),
-        cmocka_unit_test(every_step_is_reported_once_before_the_end_with_its_decision),
-#if defined(EMULATED_DEVICE)
-        cmocka_unit_test(advance_never_waits_for_the_device),
-        cmocka_unit_test(a_step_waits_once),
-        cmocka_unit_test(a_prompt_that_fails_in_the_drafter_is_an_error_of_decoder_start),
-        cmocka_unit_test(a_failure_queued_by_advance_is_an_error_of_the_next_step),
-        cmocka_unit_test(no_failure_at_the_end_of_a_text_is_lost),
-#endif
-    };
-    return cmocka_run_group_tests(tests, pair_models_make_bf16, pair_models_remove);
-}
+RUN_TESTS(pair_models_make_bf16, pair_models_remove)

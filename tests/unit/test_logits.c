@@ -10,7 +10,7 @@
 #include "core/splitmix.h"
 #include "sampling/dist.h"
 #include "sampling/logits.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 enum { MAX_N = 3 * LOGITS_CHUNK + 9 };
 
@@ -140,7 +140,7 @@ static void end(struct logits *l, struct plain *p)
     }
 }
 
-static void rows_in_chunks_agree_with_a_plain_array(void **state)
+TEST(rows_in_chunks_agree_with_a_plain_array)
 {
     static const int sizes[][2] = { // vocabulary, used vocabulary
                                     { 1, 1 },
@@ -215,7 +215,7 @@ static float any_logit(int kind)
     return kind == 3 ? NAN : (float)any(1 << 20) / (1 << 16);
 }
 
-static void rows_equal_a_plain_sort(void **state)
+TEST(rows_equal_a_plain_sort)
 {
     static const int sizes[][3] = { // vocabulary, of which used, k
                                     { 1, 1, 1 },      { 7, 5, 5 },         { 64, 64, 1 },     { 65, 64, 64 },
@@ -242,7 +242,7 @@ static void rows_equal_a_plain_sort(void **state)
 }
 
 // Every logit enters the list before those below it are known.
-static void ascending_rows_are_sorted(void **state)
+TEST(ascending_rows_are_sorted)
 {
     enum { N = 3000, K = 40 };
     float x[N], before[N], p[K];
@@ -255,7 +255,7 @@ static void ascending_rows_are_sorted(void **state)
 
 // ---- rows of probabilities, which are copied in chunks of 1024
 
-static void long_rows_of_probabilities_are_copied_and_normalized(void **state)
+TEST(long_rows_of_probabilities_are_copied_and_normalized)
 {
     enum { N = 2 * 1024 + 5 };
     static float row[N];
@@ -281,7 +281,7 @@ static void long_rows_of_probabilities_are_copied_and_normalized(void **state)
     }
 }
 
-static void a_row_of_zeros_stays_a_row_of_zeros(void **state)
+TEST(a_row_of_zeros_stays_a_row_of_zeros)
 {
     const float nothing[3] = { 0, 0, 0 }, whole[3] = { 0.5f, 0.25f, 0.25f };
     double to[3] = { 7, 7, 7 };
@@ -293,14 +293,4 @@ static void a_row_of_zeros_stays_a_row_of_zeros(void **state)
     assert_true(to[0] == 0.5 && to[1] == 0.25 && to[2] == 0.25);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_in_chunks_agree_with_a_plain_array),
-        cmocka_unit_test(rows_equal_a_plain_sort),
-        cmocka_unit_test(ascending_rows_are_sorted),
-        cmocka_unit_test(long_rows_of_probabilities_are_copied_and_normalized),
-        cmocka_unit_test(a_row_of_zeros_stays_a_row_of_zeros),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -7,7 +7,7 @@
 #include "core/memory.h"
 #include "engine/engine.h"
 #include "sampling/rng.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/pairings.h"
 #include "tests/support/small_model.h"
 #include "verifier/rules/rule.h"
@@ -146,7 +146,7 @@ static void start(struct loop *l, int64_t number, int n, int limit, const struct
 
 // ---- requests
 
-static void requests_are_bounded_by_limit_and_context(void **state)
+TEST(requests_are_bounded_by_limit_and_context)
 {
     static const int shapes[][2] = { { 4, 9 }, { 1, 1 }, { 20, 30 }, { 28, 2 }, { 27, 5 } }; // prompt, limit
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
@@ -173,7 +173,7 @@ static void requests_are_bounded_by_limit_and_context(void **state)
 
 // ---- failures
 
-static void a_drafter_that_fails_ends_the_step_with_its_message(void **state)
+TEST(a_drafter_that_fails_ends_the_step_with_its_message)
 {
     for (int advance = 0; advance < 2; advance++) {
         struct error err = { "" };
@@ -192,7 +192,7 @@ static void a_drafter_that_fails_ends_the_step_with_its_message(void **state)
     }
 }
 
-static void a_decoder_must_fit_its_verifier(void **state)
+TEST(a_decoder_must_fit_its_verifier)
 {
     struct error err = { "" };
     struct pair *p =
@@ -215,7 +215,7 @@ static void a_decoder_must_fit_its_verifier(void **state)
     pair_close(p);
 }
 
-static void a_pass_must_fit_its_target(void **state)
+TEST(a_pass_must_fit_its_target)
 {
     struct error err = { "" };
     struct pair *p =
@@ -241,7 +241,7 @@ static void a_pass_must_fit_its_target(void **state)
 
 // ---- slots
 
-static void a_slot_is_found_by_its_sequence_while_that_is_active(void **state)
+TEST(a_slot_is_found_by_its_sequence_while_that_is_active)
 {
     struct error err;
     struct loop l;
@@ -263,14 +263,4 @@ static void a_slot_is_found_by_its_sequence_while_that_is_active(void **state)
     close_loop(&l);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(requests_are_bounded_by_limit_and_context),
-        cmocka_unit_test(a_drafter_that_fails_ends_the_step_with_its_message),
-        cmocka_unit_test(a_decoder_must_fit_its_verifier),
-        cmocka_unit_test(a_pass_must_fit_its_target),
-        cmocka_unit_test(a_slot_is_found_by_its_sequence_while_that_is_active),
-    };
-    return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
-}
+RUN_TESTS(pair_models_make, pair_models_remove)

@@ -11,7 +11,7 @@
 #include "models/config.h"
 #include "models/kv_cache.h"
 #include "models/paths.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/device/reference_operations.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/file_write.h"
@@ -87,7 +87,7 @@ static void check_logits(const char *path, const char *name, const struct json *
     runner_close(&r);
 }
 
-static void logits_of_small_models_equal_those_of_transformers(void **unused)
+TEST(logits_of_small_models_equal_those_of_transformers)
 {
     static const char *const names[] = { "mha", "gqa", "odd", "one", "headdim", "llama3", "linear", "bias" };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -152,7 +152,7 @@ static int precisions_for(enum type t)
     return !type_is_quantized(t) ? 2 : type_facts[t].block == 256 ? 4 : 3;
 }
 
-static void a_row_has_the_same_bits_alone_and_in_batches_of_up_to_64(void **unused)
+TEST(a_row_has_the_same_bits_alone_and_in_batches_of_up_to_64)
 {
     enum { TEXT = 96, FROM = 30 };
     for (int t = 0; t < TYPES && type_facts[t].ggml >= 0; t++)
@@ -218,7 +218,7 @@ static void check_prompts_and_slots(struct precision precision)
     free(path);
 }
 
-static void a_row_has_the_same_bits_in_prompts_slots_threads_and_single_row_passes(void **unused)
+TEST(a_row_has_the_same_bits_in_prompts_slots_threads_and_single_row_passes)
 {
     for (int w = 0; w < 3; w++)
         check_prompts_and_slots(precisions[w]);
@@ -269,7 +269,7 @@ static void check_paths(enum type type, struct precision precision)
     free(path);
 }
 
-static void a_path_through_a_tree_has_the_bits_of_a_chain(void **unused)
+TEST(a_path_through_a_tree_has_the_bits_of_a_chain)
 {
     for (int w = 0; w < 4; w++) {
         check_paths(Q4_K, precisions[w]);
@@ -278,7 +278,7 @@ static void a_path_through_a_tree_has_the_bits_of_a_chain(void **unused)
     }
 }
 
-static void taps_return_the_hidden_states_between_layers(void **unused)
+TEST(taps_return_the_hidden_states_between_layers)
 {
     char *path = small_file(F32, 64);
     struct runner r = runner_open(path, 1, NULL, 1);
@@ -376,7 +376,7 @@ enum { PROMPTS = 1 }; // a pass takes ten times as long under the sanitizers; th
 enum { PROMPTS = 20 };
 #endif
 
-static void smollm2_generates_the_tokens_of_transformers(void **unused)
+TEST(smollm2_generates_the_tokens_of_transformers)
 {
     struct error err;
     char *path = model_path("smollm2-135m-instruct", NULL, &err), *cases = xformat("%s/greedy_smollm2.jsonl", CASES),
@@ -409,15 +409,7 @@ static void smollm2_generates_the_tokens_of_transformers(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_of_small_models_equal_those_of_transformers),
-        cmocka_unit_test(a_row_has_the_same_bits_alone_and_in_batches_of_up_to_64),
-        cmocka_unit_test(a_row_has_the_same_bits_in_prompts_slots_threads_and_single_row_passes),
-        cmocka_unit_test(a_path_through_a_tree_has_the_bits_of_a_chain),
-        cmocka_unit_test(taps_return_the_hidden_states_between_layers),
-        cmocka_unit_test(smollm2_generates_the_tokens_of_transformers),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = tests_run(NULL, NULL);
     test_directory_remove();
     return failed;
 }

@@ -1,5 +1,5 @@
 // test_names.c - what an unknown name may mean: names that are close, and names of other programs.
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "core/options.h"
 #include "drafters/drafter.h"
 
-static void names_that_are_close_and_names_of_other_programs_are_suggested(void **state)
+TEST(names_that_are_close_and_names_of_other_programs_are_suggested)
 {
     const char *const ngram[] = { "longest", "shortest", "tokens", NULL }, *const kinds[] = { "none", "ngram", NULL },
                       *const flags[] = { "drafter", "tokens", "context", "ignore-end", "repetition-penalty", NULL },
@@ -54,7 +54,7 @@ static bool has_option(const struct option *o, const char *name)
 }
 
 // What the table says of drafters is there.
-static void the_names_that_are_suggested_exist(void **state)
+TEST(the_names_that_are_suggested_exist)
 {
     static const struct {
         const char *theirs, *drafter;
@@ -92,11 +92,4 @@ static void the_names_that_are_suggested_exist(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_that_are_close_and_names_of_other_programs_are_suggested),
-        cmocka_unit_test(the_names_that_are_suggested_exist),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

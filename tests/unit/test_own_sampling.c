@@ -7,7 +7,7 @@
 #include "core/settings.h"
 #include "experiments/yaml.h"
 #include "tests/device/emulated.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/pairings.h"
 #include "verifier/rules/rule.h"
 
@@ -82,7 +82,7 @@ static void check(pair_device *device, const char *const samplings[SLOTS])
         sampling_free(&own[i]);
 }
 
-static void each_sequence_is_sampled_as_it_says(void **state)
+TEST(each_sequence_is_sampled_as_it_says)
 {
     check(NULL, some);
     check(NULL, all);
@@ -94,20 +94,11 @@ static struct backend *open_emulated(struct error *err)
     return backend_emulated(0, err);
 }
 
-static void each_sequence_is_sampled_as_it_says_on_a_device(void **state)
+TEST(each_sequence_is_sampled_as_it_says_on_a_device)
 {
     check(open_emulated, some);
     check(open_emulated, all);
 }
 #endif
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_sequence_is_sampled_as_it_says),
-#if defined(EMULATED_DEVICE)
-        cmocka_unit_test(each_sequence_is_sampled_as_it_says_on_a_device),
-#endif
-    };
-    return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
-}
+RUN_TESTS(pair_models_make, pair_models_remove)

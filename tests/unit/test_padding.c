@@ -5,7 +5,7 @@
 
 #include "core/memory.h"
 #include "kernels/backend.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/device/device_pair.h"
 #include "tests/support/small_model.h"
 
@@ -103,7 +103,7 @@ static void check_padding(struct padded *a)
     free(before[0]), free(before[1]), free(stored[0]), free(stored[1]);
 }
 
-static void padding_attends_to_nothing_and_is_not_stored(void **unused)
+TEST(padding_attends_to_nothing_and_is_not_stored)
 {
     static const struct {
         int head_dim;
@@ -143,8 +143,5 @@ int main(void)
     gpus = gpus_here(gpu);
     if (gpus == 0)
         return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(padding_attends_to_nothing_and_is_not_stored),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -15,7 +15,7 @@
 #include "models/kv_cache.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/pairings.h"
 #include "tests/support/model_runner.h"
 #include "verifier/rules/rule.h"
@@ -204,7 +204,7 @@ static void decode(const char *drafter, const char *form, double temperature, co
     free(of_q);
 }
 
-static void penalties_include_draft_tokens(void **unused)
+TEST(penalties_include_draft_tokens)
 {
     static const char *const samplings[] = {
         "{repetition_penalty: 1.9, temperature: %g}",
@@ -238,8 +238,5 @@ static void penalties_include_draft_tokens(void **unused)
 int main(int argc, char **argv)
 {
     pair_only(argv + 1, argc - 1);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(penalties_include_draft_tokens),
-    };
-    return cmocka_run_group_tests(tests, pair_models_make_foreign, pair_models_remove);
+    return tests_run(pair_models_make_foreign, pair_models_remove);
 }

@@ -13,7 +13,7 @@
 #include "models/kv_cache.h"
 #include "models/heads/medusa.h"
 #include "tests/formats/head_edit.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/file_write.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/small_heads.h"
@@ -36,7 +36,7 @@ static struct runner run_quantized(const char *path, enum quantize quantize, enu
 }
 
 // small_blocks: rows of 256 and 64 are quantized, those of 80 are not, by either way.
-static void a_model_equals_the_one_that_was_written(void **state)
+TEST(a_model_equals_the_one_that_was_written)
 {
     static const int32_t text[] = { 5, 80, 33, 101, 7, 250 };
     const int n = sizeof(text) / sizeof(*text);
@@ -120,7 +120,7 @@ static void check_forms(const struct head_bench *b, const size_t bytes[1 + FORMS
     }
 }
 
-static void medusa_heads_are_quantized(void **state)
+TEST(medusa_heads_are_quantized)
 {
     struct head_bench b = bench_open_head(heads_write_medusa);
     size_t bytes[1 + FORMS];
@@ -139,7 +139,7 @@ static void medusa_heads_are_quantized(void **state)
     bench_close_head(&b);
 }
 
-static void eagle_heads_are_quantized(void **state)
+TEST(eagle_heads_are_quantized)
 {
     static const int32_t token[] = { 9, 70, 120 }, slot[HEAD_ROWS], parent[] = { -1, 0, 1 };
     struct head_bench b = bench_open_head(heads_write_eagle3);
@@ -171,7 +171,7 @@ static void eagle_heads_are_quantized(void **state)
 }
 
 // 3.4e38 / 127 exceeds the largest half.
-static void a_number_that_is_too_large_is_named(void **state)
+TEST(a_number_that_is_too_large_is_named)
 {
     struct head_bench b = bench_open_head(heads_write_medusa);
     struct head_edit *e = head_edit_open(b.head_path);
@@ -183,13 +183,4 @@ static void a_number_that_is_too_large_is_named(void **state)
     bench_close_head(&b);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_model_equals_the_one_that_was_written),
-        cmocka_unit_test(medusa_heads_are_quantized),
-        cmocka_unit_test(eagle_heads_are_quantized),
-        cmocka_unit_test(a_number_that_is_too_large_is_named),
-    };
-    return cmocka_run_group_tests(tests, cpu_set_up, cpu_tear_down);
-}
+RUN_TESTS(cpu_set_up, cpu_tear_down)

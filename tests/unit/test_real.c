@@ -10,7 +10,7 @@
 #include "models/paths.h"
 #include "models/layer_list.h"
 #include "tests/formats/derived_model.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/pairings.h"
 #include "tests/support/decode_prompts.h"
 #include "tests/support/small_model.h"
@@ -65,7 +65,7 @@ static void compare_with_none(const char *sampling, const char *rule)
     free(plain);
 }
 
-static void text_of_smollm2_is_the_same_for_every_drafter(void **unused)
+TEST(text_of_smollm2_is_the_same_for_every_drafter)
 {
     struct error err;
     target_path = model_path("smollm2-135m-instruct", NULL, &err);
@@ -88,8 +88,7 @@ static void text_of_smollm2_is_the_same_for_every_drafter(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(text_of_smollm2_is_the_same_for_every_drafter) };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = tests_run(NULL, NULL);
     test_directory_remove();
     return failed;
 }

@@ -9,7 +9,7 @@
 #include "sampling/loops.h"
 #include "sampling/outcomes.h"
 #include "sampling/rng.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #define LAST_U (1 - 0x1p-53) // the largest uniform
 
@@ -22,7 +22,7 @@ static double uniform_of(const uint32_t counter[4], const uint32_t key[2], uint3
 }
 
 // Known answers for philox4x32-10 from the kat_vectors of Salmon et al.: counter, key, block. They cover every field.
-static void philox_gives_the_published_known_answers(void **state)
+TEST(philox_gives_the_published_known_answers)
 {
     static const struct {
         uint32_t counter[4], key[2], block[4];
@@ -42,7 +42,7 @@ static void philox_gives_the_published_known_answers(void **state)
         }
 }
 
-static void uniforms_have_53_bits(void **state)
+TEST(uniforms_have_53_bits)
 {
     uint64_t any = 0, all = UINT64_MAX;
     double sum = 0;
@@ -58,7 +58,7 @@ static void uniforms_have_53_bits(void **state)
     assert_true(fabs(sum / 10000 - 0.5) < 5 * 0.2887 / 100);
 }
 
-static void certain_acceptance_tests_use_no_randomness(void **state)
+TEST(certain_acceptance_tests_use_no_randomness)
 {
     struct philox s = philox_source(1, 1);
     struct outcomes o;
@@ -78,7 +78,7 @@ static void certain_acceptance_tests_use_no_randomness(void **state)
     outcomes_end(&o);
 }
 
-static void acceptance_tests_compare_the_uniform_of_their_address(void **state)
+TEST(acceptance_tests_compare_the_uniform_of_their_address)
 {
     struct philox s = philox_source(17, 4);
     for (int w = 1; w < 10; w++)
@@ -88,7 +88,7 @@ static void acceptance_tests_compare_the_uniform_of_their_address(void **state)
         }
 }
 
-static void certain_acceptance_tests_ignore_the_uniform(void **state)
+TEST(certain_acceptance_tests_ignore_the_uniform)
 {
     static const double sizes[] = { DBL_TRUE_MIN, 3 * DBL_TRUE_MIN, DBL_MIN, 0.1, 1, 3, DBL_MAX, INFINITY };
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -105,7 +105,7 @@ static void certain_acceptance_tests_ignore_the_uniform(void **state)
 }
 
 // The product of a uniform and the smallest sum is rounded up to that sum.
-static void a_row_of_the_smallest_weight_has_a_pick(void **state)
+TEST(a_row_of_the_smallest_weight_has_a_pick)
 {
     double w[3] = { 0, DBL_TRUE_MIN, 0 };
     for (int n = 2; n <= 3; n++) {
@@ -115,7 +115,7 @@ static void a_row_of_the_smallest_weight_has_a_pick(void **state)
 }
 
 // A row is summed in parts of 512 within chunks of 4,096. Here all of its weight is at one index next to their boundaries.
-static void picks_find_weights_next_to_the_boundaries_of_parts(void **state)
+TEST(picks_find_weights_next_to_the_boundaries_of_parts)
 {
     static const int sizes[] = { 1, 511, 512, 513, 1024, 1025, 4095, 4096, 4097, 4608, 4609, 8192, 8193 };
     double *w = xcalloc(8193, sizeof(*w));
@@ -152,7 +152,7 @@ static void some_weights(double *w, int n, int which)
     }
 }
 
-static void picks_invert_the_cumulative_sum(void **state)
+TEST(picks_invert_the_cumulative_sum)
 {
     struct philox s = philox_source(2, 3);
     double w[40];
@@ -190,7 +190,7 @@ static void run_backwards(void *self, int jobs, void (*job)(void *of, int number
         job(of, i);
 }
 
-static void picks_from_long_rows_invert_the_cumulative_sum(void **state)
+TEST(picks_from_long_rows_invert_the_cumulative_sum)
 {
     enum { N = 50001 };
     double *w = xcalloc(N, sizeof(*w));
@@ -214,7 +214,7 @@ static void picks_from_long_rows_invert_the_cumulative_sum(void **state)
     free(w);
 }
 
-static void picks_from_floats_and_doubles_are_equal(void **state)
+TEST(picks_from_floats_and_doubles_are_equal)
 {
     static const int length[] = { 1, 7, 512, 513, 20001 };
     float row[20001];
@@ -234,7 +234,7 @@ static void picks_from_floats_and_doubles_are_equal(void **state)
     }
 }
 
-static void long_races_go_to_the_smallest_time_with_any_workers(void **state)
+TEST(long_races_go_to_the_smallest_time_with_any_workers)
 {
     enum { N = 50001 };
     double *w = xcalloc(N, sizeof(*w));
@@ -265,7 +265,7 @@ static void long_races_go_to_the_smallest_time_with_any_workers(void **state)
 }
 
 // Weights near 2^-53, which the grid rounds up or to 0, with one weight that may be most of the sum.
-static void races_of_the_smallest_weights_go_to_the_smallest_time(void **state)
+TEST(races_of_the_smallest_weights_go_to_the_smallest_time)
 {
     enum { N = 9000 };
     float *row = xcalloc(N, sizeof(*row));
@@ -292,7 +292,7 @@ static void races_of_the_smallest_weights_go_to_the_smallest_time(void **state)
     free(row);
 }
 
-static void uniforms_fill_complete_steps_only(void **state)
+TEST(uniforms_fill_complete_steps_only)
 {
     const struct block first = { { 1, 2 }, { 3, 4, 5, 6 } };
     for (int i = 0; all_loops[i] != NULL; i++)
@@ -309,7 +309,7 @@ static void uniforms_fill_complete_steps_only(void **state)
 
 // ---- the source that enumerates every outcome
 
-static void every_outcome_is_enumerated_once(void **state)
+TEST(every_outcome_is_enumerated_once)
 {
     static const double three[] = { 0.5, 0, 0.25, 0.25 }, two[] = { 1, 3 };
     double probability[4][3] = { { 0 } }, total = 0; // by the first pick and the second
@@ -332,7 +332,7 @@ static void every_outcome_is_enumerated_once(void **state)
     assert_true(probability[3][0] == 0.0625 && probability[3][1] == 0.1875 && probability[3][2] == 0);
 }
 
-static void an_address_used_twice_is_counted(void **state)
+TEST(an_address_used_twice_is_counted)
 {
     struct outcomes o;
     outcomes_begin(&o);
@@ -344,7 +344,7 @@ static void an_address_used_twice_is_counted(void **state)
 }
 
 // A run that is made again has the same decisions, and is not counted.
-static void a_run_can_be_made_again(void **state)
+TEST(a_run_can_be_made_again)
 {
     struct outcomes o;
     double total = 0;
@@ -368,7 +368,7 @@ static void a_run_can_be_made_again(void **state)
 }
 
 // Code that depends on how often it was called: where it asks, with which probability, whether at all.
-static void code_that_depends_on_more_than_its_decisions_strays(void **state)
+TEST(code_that_depends_on_more_than_its_decisions_strays)
 {
     for (int kind = 0; kind < 5; kind++) {
         struct outcomes o;
@@ -388,26 +388,4 @@ static void code_that_depends_on_more_than_its_decisions_strays(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(acceptance_tests_compare_the_uniform_of_their_address),
-        cmocka_unit_test(certain_acceptance_tests_ignore_the_uniform),
-        cmocka_unit_test(a_row_of_the_smallest_weight_has_a_pick),
-        cmocka_unit_test(picks_find_weights_next_to_the_boundaries_of_parts),
-        cmocka_unit_test(uniforms_fill_complete_steps_only),
-        cmocka_unit_test(philox_gives_the_published_known_answers),
-        cmocka_unit_test(uniforms_have_53_bits),
-        cmocka_unit_test(certain_acceptance_tests_use_no_randomness),
-        cmocka_unit_test(picks_invert_the_cumulative_sum),
-        cmocka_unit_test(picks_from_long_rows_invert_the_cumulative_sum),
-        cmocka_unit_test(picks_from_floats_and_doubles_are_equal),
-        cmocka_unit_test(races_of_the_smallest_weights_go_to_the_smallest_time),
-        cmocka_unit_test(long_races_go_to_the_smallest_time_with_any_workers),
-        cmocka_unit_test(every_outcome_is_enumerated_once),
-        cmocka_unit_test(an_address_used_twice_is_counted),
-        cmocka_unit_test(a_run_can_be_made_again),
-        cmocka_unit_test(code_that_depends_on_more_than_its_decisions_strays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

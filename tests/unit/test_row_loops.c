@@ -8,7 +8,7 @@
 #include "core/memory.h"
 #include "sampling/loops.h"
 #include "sampling/rng.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 enum { MAX = 4099 };
 
@@ -98,7 +98,7 @@ static void compute(const struct loops *l, int n, struct results *a)
             l->race->candidates(a->scaled, n, (struct block){ { 5, 6 }, { 7, 8, 9, 10 } }, bounds[k], a->candidate[k]);
 }
 
-static void every_instruction_set_gives_the_same_bits(void **state)
+TEST(every_instruction_set_gives_the_same_bits)
 {
     static const int length[] = { 1, 2, 3, 5, 8, 15, 16, 17, 31, 33, 48, 100, 511, 1024, 4096, MAX };
     struct results *first = xcalloc(1, sizeof(*first)), *other = xcalloc(1, sizeof(*other));
@@ -113,7 +113,7 @@ static void every_instruction_set_gives_the_same_bits(void **state)
     free(other);
 }
 
-static void the_last_loops_run_on_every_processor(void **state)
+TEST(the_last_loops_run_on_every_processor)
 {
     int last = 0;
     while (all_loops[last + 1] != NULL)
@@ -144,7 +144,7 @@ static double on_grid(double x) // by integers
     return nearbyint(x * 0x1p52) * 0x1p-52;
 }
 
-static void loops_agree_with_scalar_loops(void **state)
+TEST(loops_agree_with_scalar_loops)
 {
     struct results *a = xcalloc(1, sizeof(*a));
     for (int n = 1; n < 70; n++) {
@@ -227,7 +227,7 @@ static void loops_agree_with_scalar_loops(void **state)
 }
 
 // Over its whole range, and densely near 0, where the largest logits are.
-static void exp_has_a_relative_error_below_1e_15(void **state)
+TEST(exp_has_a_relative_error_below_1e_15)
 {
     enum { N = 400000, CHUNK = 4000 };
     double worst = 0;
@@ -249,7 +249,7 @@ static void exp_has_a_relative_error_below_1e_15(void **state)
     assert_true(worst < 1e-15);
 }
 
-static void exp_is_exact_at_the_ends_of_its_range(void **state)
+TEST(exp_is_exact_at_the_ends_of_its_range)
 {
     float x[] = { 7, 7 - 88.02f, 7 - 88.04f, -1000, -FLT_MAX, -INFINITY };
     double e[6];
@@ -260,7 +260,7 @@ static void exp_is_exact_at_the_ends_of_its_range(void **state)
 }
 
 // For the u of races, down to the smallest, and for u next to 1.
-static void exponential_variates_have_a_relative_error_below_1e_15(void **state)
+TEST(exponential_variates_have_a_relative_error_below_1e_15)
 {
     enum { N = 1000000 };
     double worst = 0;
@@ -280,7 +280,7 @@ static void exponential_variates_have_a_relative_error_below_1e_15(void **state)
 }
 
 // Exactly 1, although the loop multiplies by the inverse instead of dividing.
-static void the_only_weight_of_a_row_becomes_1(void **state)
+TEST(the_only_weight_of_a_row_becomes_1)
 {
     for (uint32_t i = 0; i < 20000; i++) {
         double w[20] = { 0 }, whole = uniform(60, i);
@@ -290,16 +290,4 @@ static void the_only_weight_of_a_row_becomes_1(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_instruction_set_gives_the_same_bits),
-        cmocka_unit_test(the_last_loops_run_on_every_processor),
-        cmocka_unit_test(loops_agree_with_scalar_loops),
-        cmocka_unit_test(exp_has_a_relative_error_below_1e_15),
-        cmocka_unit_test(exp_is_exact_at_the_ends_of_its_range),
-        cmocka_unit_test(exponential_variates_have_a_relative_error_below_1e_15),
-        cmocka_unit_test(the_only_weight_of_a_row_becomes_1),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

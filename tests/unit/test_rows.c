@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "kernels/backend.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/pairings.h"
 #include "verifier/rules/rule.h"
 
@@ -240,7 +240,7 @@ static void decode(const char *drafter, const char *sampling, int *drafted, int 
     pair_close(p);
 }
 
-static void every_model_evaluates_each_row_once(void **unused)
+TEST(every_model_evaluates_each_row_once)
 {
     for (int i = 0; i < pair_count(); i++) {
         int drafted = 0, accepted = 0;
@@ -257,10 +257,4 @@ static void every_model_evaluates_each_row_once(void **unused)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_model_evaluates_each_row_once),
-    };
-    return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
-}
+RUN_TESTS(pair_models_make, pair_models_remove)

@@ -13,7 +13,7 @@
 #include "sampling/dist.h"
 #include "sampling/logits.h"
 #include "sampling/rng.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/plain_stages.h"
 
 // ---- reading
@@ -27,7 +27,7 @@ static struct sampling sampling_of(const char *text)
     return stages_read(s);
 }
 
-static void stages_act_in_one_order_for_any_order_in_the_file(void **state)
+TEST(stages_act_in_one_order_for_any_order_in_the_file)
 {
     struct sampling s = sampling_of("min_p=0.1,temperature=0.7,top_p=0.9,repetition_penalty=1.2,top_k=5"), none;
     static const char *const order[] = { "repetition_penalty", "temperature", "top_k", "top_p", "min_p" };
@@ -39,7 +39,7 @@ static void stages_act_in_one_order_for_any_order_in_the_file(void **state)
     assert_true(sampling_read(NULL, &none, &err) && none.n == 0);
 }
 
-static void invalid_settings_are_refused_with_a_reason(void **state)
+TEST(invalid_settings_are_refused_with_a_reason)
 {
     static const char *const bad[][4] = {
         { "temprature", "0.7",
@@ -71,7 +71,7 @@ static void invalid_settings_are_refused_with_a_reason(void **state)
     settings_free(scalar);
 }
 
-static void a_bias_for_an_unknown_token_is_an_error(void **state)
+TEST(a_bias_for_an_unknown_token_is_an_error)
 {
     struct error err = { "" };
     struct sampling s = sampling_of("temperature=0.5,logit_bias={2: 1, 6: 50}");
@@ -81,7 +81,7 @@ static void a_bias_for_an_unknown_token_is_an_error(void **state)
     sampling_free(&s);
 }
 
-static void greedy_is_temperature_0(void **state)
+TEST(greedy_is_temperature_0)
 {
     static const char *const value[] = { "0", "0.5", "1" };
     for (int i = 0; i < 3; i++) {
@@ -96,7 +96,7 @@ static void greedy_is_temperature_0(void **state)
 // ---- devices
 
 // What a device is given of stages; none of it: they depend on the text or are not a device's.
-static void stages_become_parameters_of_a_device(void **state)
+TEST(stages_become_parameters_of_a_device)
 {
     static const struct {
         const char *stages;
@@ -131,7 +131,7 @@ static void stages_become_parameters_of_a_device(void **state)
 
 // Rows that become one-hot. A later stage must find the argmax that a penalty or a bias made: a row in which no token remains is one-hot on
 // token 0.
-static void rows_at_edges_become_one_hot(void **state)
+TEST(rows_at_edges_become_one_hot)
 {
     static const char *const each[] = { "temperature=0", "top_k=1", "top_p=0.1", "min_p=1", "temperature=1e-3" };
     static const struct {
@@ -168,7 +168,7 @@ static void rows_at_edges_become_one_hot(void **state)
         }
 }
 
-static void the_lowest_id_of_equal_ones_is_kept(void **state)
+TEST(the_lowest_id_of_equal_ones_is_kept)
 {
     static const char *const each[] = { "temperature=0", "top_k=1" };
     for (int k = 0; k < 2; k++) {
@@ -182,7 +182,7 @@ static void the_lowest_id_of_equal_ones_is_kept(void **state)
 
 // The threshold is a double. Between two neighbouring floats it drops the lower and keeps the upper one. Rounded to a float, it
 // would keep a logit just below it for half of all shares.
-static void min_p_cuts_between_two_neighbouring_floats(void **state)
+TEST(min_p_cuts_between_two_neighbouring_floats)
 {
     int rounds_down = 0;
     for (int i = 1; i < 100; i++) {
@@ -201,7 +201,7 @@ static void min_p_cuts_between_two_neighbouring_floats(void **state)
     assert_true(rounds_down > 20);
 }
 
-static void a_penalty_reaches_the_last_token_of_the_longest_row(void **state)
+TEST(a_penalty_reaches_the_last_token_of_the_longest_row)
 {
     struct sampling s = sampling_of("repetition_penalty=2");
     float *x = xcalloc(MAX_VOCAB, sizeof(*x));
@@ -221,7 +221,7 @@ static void a_penalty_reaches_the_last_token_of_the_longest_row(void **state)
 }
 
 // Ids of a bias or of the text may exceed a drafter's smaller vocabulary.
-static void ids_beyond_a_row_are_skipped(void **state)
+TEST(ids_beyond_a_row_are_skipped)
 {
     struct sampling s = sampling_of("repetition_penalty=2,logit_bias={2: 1, 3: 50, 4: 50}");
     static const int32_t text[] = { 3, 4, 0, -1 };
@@ -235,7 +235,7 @@ static void ids_beyond_a_row_are_skipped(void **state)
 }
 
 // Against the definition, with counts from sorted tokens: ids in several ranges of the counts, a prompt, ids beyond the row.
-static void generated_tokens_lose_by_their_counts_and_once(void **state)
+TEST(generated_tokens_lose_by_their_counts_and_once)
 {
     enum { LONG = 100000, PROMPT = 3 };
     static float row[LONG];
@@ -259,7 +259,7 @@ static void generated_tokens_lose_by_their_counts_and_once(void **state)
     sampling_free(&s);
 }
 
-static void neutral_stages_change_no_bit(void **state)
+TEST(neutral_stages_change_no_bit)
 {
     static const char *const all[] = { "temperature=1", "top_k=0", "top_k=1000",
                                        "top_p=1",       "min_p=0", "repetition_penalty=1" };
@@ -336,7 +336,7 @@ static void check_large(const char *name, const char *value_text, int n, int whi
     free(id);
 }
 
-static void the_most_probable_tokens_of_a_large_row_are_kept(void **state)
+TEST(the_most_probable_tokens_of_a_large_row_are_kept)
 {
     for (int which = 0; which < 6; which++)
         for (int i = 0; i < LARGE_STAGES; i++)
@@ -344,7 +344,7 @@ static void the_most_probable_tokens_of_a_large_row_are_kept(void **state)
 }
 
 // Rows are processed in chunks of 4,096, which is also the limit of the candidates that are tried first.
-static void row_lengths_around_a_chunk_make_no_difference(void **state)
+TEST(row_lengths_around_a_chunk_make_no_difference)
 {
     static const int sizes[] = { 4095, 4096, 4097, 8192, 8193 };
     static const char *const how[][2] = { { "top_k", "4095" },  { "top_k", "4096" }, { "top_k", "4097" },
@@ -362,7 +362,7 @@ static void run_backwards(void *self, int jobs, void (*job)(void *of, int number
         job(of, i);
 }
 
-static void no_bit_depends_on_the_number_of_workers(void **state)
+TEST(no_bit_depends_on_the_number_of_workers)
 {
     enum { LARGE = 49157, USED = 49152 };
     static const int32_t text[] = { 3, 4096, 40000, 3, 49151 };
@@ -397,7 +397,7 @@ static void no_bit_depends_on_the_number_of_workers(void **state)
 }
 
 // Sums are exact, so a permutation of the tokens changes no bit: a GPU sums in an order of its own.
-static void no_bit_depends_on_the_order_of_tokens(void **state)
+TEST(no_bit_depends_on_the_order_of_tokens)
 {
     enum { LARGE = 49157 };
     float *row = xcalloc(LARGE, sizeof(*row)), *permuted = xcalloc(LARGE, sizeof(*permuted));
@@ -442,25 +442,4 @@ static void no_bit_depends_on_the_order_of_tokens(void **state)
     free(row), free(permuted), free(p), free(to);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stages_act_in_one_order_for_any_order_in_the_file),
-        cmocka_unit_test(invalid_settings_are_refused_with_a_reason),
-        cmocka_unit_test(a_bias_for_an_unknown_token_is_an_error),
-        cmocka_unit_test(greedy_is_temperature_0),
-        cmocka_unit_test(stages_become_parameters_of_a_device),
-        cmocka_unit_test(rows_at_edges_become_one_hot),
-        cmocka_unit_test(the_lowest_id_of_equal_ones_is_kept),
-        cmocka_unit_test(min_p_cuts_between_two_neighbouring_floats),
-        cmocka_unit_test(a_penalty_reaches_the_last_token_of_the_longest_row),
-        cmocka_unit_test(ids_beyond_a_row_are_skipped),
-        cmocka_unit_test(generated_tokens_lose_by_their_counts_and_once),
-        cmocka_unit_test(neutral_stages_change_no_bit),
-        cmocka_unit_test(the_most_probable_tokens_of_a_large_row_are_kept),
-        cmocka_unit_test(row_lengths_around_a_chunk_make_no_difference),
-        cmocka_unit_test(no_bit_depends_on_the_number_of_workers),
-        cmocka_unit_test(no_bit_depends_on_the_order_of_tokens),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -12,7 +12,7 @@
 #include "experiments/expectation.h"
 #include "experiments/recorder.h"
 #include "results/store.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/device/emulated.h"
 #include "tests/support/pairings.h"
 #include "verifier/rules/rule.h"
@@ -184,7 +184,7 @@ static void check(pair_device *device, const char *drafter, const char *sampling
     rig_close(&r);
 }
 
-static void a_reused_slot_gives_the_records_of_an_unused_one(void **unused)
+TEST(a_reused_slot_gives_the_records_of_an_unused_one)
 {
     for (int i = 0; i < pair_count(); i++) {
         const int slots = 1 + i % 3;
@@ -203,19 +203,10 @@ static struct backend *open_emulated(struct error *err)
 }
 
 // Few tokens, as an emulated device is slow.
-static void a_reused_slot_gives_the_records_of_an_unused_one_on_a_device(void **unused)
+TEST(a_reused_slot_gives_the_records_of_an_unused_one_on_a_device)
 {
     check(open_emulated, "small:model=%s,tokens=1", "{temperature: 0.9}", 1, TEXTS - 2, TEXTS);
 }
 #endif
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_reused_slot_gives_the_records_of_an_unused_one),
-#if defined(EMULATED_DEVICE)
-        cmocka_unit_test(a_reused_slot_gives_the_records_of_an_unused_one_on_a_device),
-#endif
-    };
-    return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
-}
+RUN_TESTS(pair_models_make, pair_models_remove)

@@ -12,7 +12,7 @@
 #include "core/memory.h"
 #include "core/settings.h"
 #include "sampling/sampling.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/file_write.h"
 #include "tests/support/plain_stages.h"
 
@@ -86,7 +86,7 @@ static void check_case(const struct json *one, int number)
     free(x);
 }
 
-static void every_row_agrees_with_the_stages_in_python(void **state)
+TEST(every_row_agrees_with_the_stages_in_python)
 {
     struct json *all = golden_json("stages.json");
     const struct json *cases = json_get(all, "cases");
@@ -96,8 +96,4 @@ static void every_row_agrees_with_the_stages_in_python(void **state)
     json_free(all);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_row_agrees_with_the_stages_in_python) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -9,7 +9,7 @@
 #include "drafters/drafter.h"
 #include "engine/engine.h"
 #include "kernels/backend.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/small_heads.h"
 #include "tests/support/small_model.h"
 
@@ -163,7 +163,7 @@ static void check_kind(int kind)
     speclab_target_close(t);
 }
 
-static void states_are_those_that_heads_read(void **state)
+TEST(states_are_those_that_heads_read)
 {
     for (int kind = 0; kind < 3; kind++)
         check_kind(kind);
@@ -171,7 +171,7 @@ static void states_are_those_that_heads_read(void **state)
 
 // ---- against passes of one token
 
-static void logits_and_probabilities_are_those_of_passes_of_one_token(void **state)
+TEST(logits_and_probabilities_are_those_of_passes_of_one_token)
 {
     struct error err;
     struct speclab_target *t = open_target();
@@ -223,7 +223,7 @@ static void logits_and_probabilities_are_those_of_passes_of_one_token(void **sta
     speclab_target_close(t);
 }
 
-static void what_cannot_be_read_is_an_error(void **state)
+TEST(what_cannot_be_read_is_an_error)
 {
     struct error err;
     struct speclab_target *t = open_target();
@@ -273,7 +273,7 @@ static float *weight_of(struct speclab_target *t, const char *name, int64_t rows
     return x;
 }
 
-static void weights_are_those_of_the_targets_operations(void **state)
+TEST(weights_are_those_of_the_targets_operations)
 {
     struct error err;
     struct speclab_target *t = open_target();
@@ -315,13 +315,4 @@ static void weights_are_those_of_the_targets_operations(void **state)
     speclab_target_close(t);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(states_are_those_that_heads_read),
-        cmocka_unit_test(logits_and_probabilities_are_those_of_passes_of_one_token),
-        cmocka_unit_test(what_cannot_be_read_is_an_error),
-        cmocka_unit_test(weights_are_those_of_the_targets_operations),
-    };
-    return cmocka_run_group_tests(tests, make, clean_up);
-}
+RUN_TESTS(make, clean_up)

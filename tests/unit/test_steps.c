@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/pairings.h"
 #include "verifier/rules/rule.h"
 
@@ -73,7 +73,7 @@ static int decode(struct pair *p, int *tokens)
     return allocations;
 }
 
-static void allocations_are_counted(void **unused)
+TEST(allocations_are_counted)
 {
     allocations = 0;
     counts = true;
@@ -82,7 +82,7 @@ static void allocations_are_counted(void **unused)
     assert_int_equal(allocations, 3);
 }
 
-static void a_step_allocates_nothing(void **unused)
+TEST(a_step_allocates_nothing)
 {
     static const char *const samplings[] = { "{temperature: 0}", "{temperature: 1.0}",
                                              "{repetition_penalty: 1.3, frequency_penalty: 0.4, presence_penalty: 0.2, "
@@ -105,11 +105,4 @@ static void a_step_allocates_nothing(void **unused)
             }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(allocations_are_counted),
-        cmocka_unit_test(a_step_allocates_nothing),
-    };
-    return cmocka_run_group_tests(tests, pair_models_make_foreign, pair_models_remove);
-}
+RUN_TESTS(pair_models_make_foreign, pair_models_remove)

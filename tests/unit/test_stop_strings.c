@@ -1,5 +1,5 @@
 // test_stop_strings.c - where a stop string cuts a text: all short texts of two letters, against a search at every position.
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static size_t search(const struct stop_strings *s, const char *text, bool partia
     return n;
 }
 
-static void a_text_is_cut_at_the_first_stop_string(void **state)
+TEST(a_text_is_cut_at_the_first_stop_string)
 {
     static const char *const sets[][3] = {
         { "ab" },
@@ -55,10 +55,4 @@ static void a_text_is_cut_at_the_first_stop_string(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_text_is_cut_at_the_first_stop_string),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

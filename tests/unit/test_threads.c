@@ -6,7 +6,7 @@
 
 #include "core/memory.h"
 #include "kernels/cpu/threads.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 
 enum { MAX_JOBS = 500 };
 
@@ -29,7 +29,7 @@ static void job(void *self, int number, int thread)
         ;
 }
 
-static void rounds_of_all_sizes_run_every_job_once(void **unused)
+TEST(rounds_of_all_sizes_run_every_job_once)
 {
     static int of[MAX_JOBS], ran[MAX_JOBS], by[16 * 5];
     for (int n = 1; n <= 5; n++) {
@@ -75,7 +75,7 @@ static void meet(void *self, int number, int thread)
     assert_int_equal(atomic_load(arrived), 3);
 }
 
-static void sleeping_threads_are_woken(void **unused)
+TEST(sleeping_threads_are_woken)
 {
     struct threads *t = threads_create(3);
     for (int round = 0; round < 10; round++) {
@@ -87,19 +87,11 @@ static void sleeping_threads_are_woken(void **unused)
     threads_destroy(t);
 }
 
-static void threads_without_jobs_can_be_destroyed(void **unused)
+TEST(threads_without_jobs_can_be_destroyed)
 {
     for (int i = 0; i < 200; i++)
         threads_destroy(threads_create(4));
     threads_destroy(NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rounds_of_all_sizes_run_every_job_once),
-        cmocka_unit_test(sleeping_threads_are_woken),
-        cmocka_unit_test(threads_without_jobs_can_be_destroyed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

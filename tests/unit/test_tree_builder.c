@@ -12,7 +12,7 @@
 #include "drafters/trees/tree_builder.h"
 #include "sampling/dist.h"
 #include "sampling/outcomes.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/lone_drafter.h"
 #include "verifier/rules/rule.h"
 
@@ -193,7 +193,7 @@ static void check_distribution(const struct tree_options *o, const char *rule_na
         fail_msg("%s, seed %d: the output distribution is %g from the target's", rule_name, (int)seed, distance);
 }
 
-static void every_draft_keeps_the_output_distribution(void **unused)
+TEST(every_draft_keeps_the_output_distribution)
 {
     const struct ints widths[] = {
         { 0 }, { 2, { 1, 1 } }, { 1, { 2 } }, { 1, { 4 } }, { 2, { 3, 1 } }, { 2, { 2, 2 } }
@@ -235,7 +235,7 @@ static void every_draft_keeps_the_output_distribution(void **unused)
             }
 }
 
-static void a_misreported_row_changes_the_output_distribution(void **unused)
+TEST(a_misreported_row_changes_the_output_distribution)
 {
     double worst[2] = { 0, 0 };
     for (int distinct = 0; distinct < 2; distinct++)
@@ -248,7 +248,7 @@ static void a_misreported_row_changes_the_output_distribution(void **unused)
 }
 
 // The cache is sized by this number. A best-first tree has many more candidates than rows.
-static void no_more_rows_are_requested_than_the_capacity(void **unused)
+TEST(no_more_rows_are_requested_than_the_capacity)
 {
     static struct table_instance w;
     static struct bench b;
@@ -277,7 +277,7 @@ static void no_more_rows_are_requested_than_the_capacity(void **unused)
     }
 }
 
-static void siblings_repeat_with_replacement_and_run_out_without(void **unused)
+TEST(siblings_repeat_with_replacement_and_run_out_without)
 {
     static struct table_instance w;
     static struct bench b;
@@ -309,7 +309,7 @@ static void siblings_repeat_with_replacement_and_run_out_without(void **unused)
 }
 
 // A row may have fewer tokens than a family has children: memory after its k belongs to another row.
-static void no_more_children_are_added_than_the_top_k(void **unused)
+TEST(no_more_children_are_added_than_the_top_k)
 {
     static struct bench b;
     const int32_t token[] = { 2, 5, 0, 1, 3 };
@@ -335,7 +335,7 @@ static void no_more_children_are_added_than_the_top_k(void **unused)
 }
 
 // A row's rounded log-probability may be above 0; no child is better than its parent. The root has no pending row.
-static void scores_do_not_increase_along_a_path(void **unused)
+TEST(scores_do_not_increase_along_a_path)
 {
     static struct bench b;
     const int32_t token[] = { 2, 0 };
@@ -355,7 +355,7 @@ static void scores_do_not_increase_along_a_path(void **unused)
     builder_destroy(&g);
 }
 
-static void inconsistent_options_are_refused(void **unused)
+TEST(inconsistent_options_are_refused)
 {
     char gaps[] = "[[0], [2]]", orphan[] = "[[0], [1, 0]]", unknown[] = "eagle_26";
     const struct {
@@ -385,16 +385,4 @@ static void inconsistent_options_are_refused(void **unused)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_more_children_are_added_than_the_top_k),
-        cmocka_unit_test(scores_do_not_increase_along_a_path),
-        cmocka_unit_test(inconsistent_options_are_refused),
-        cmocka_unit_test(every_draft_keeps_the_output_distribution),
-        cmocka_unit_test(a_misreported_row_changes_the_output_distribution),
-        cmocka_unit_test(no_more_rows_are_requested_than_the_capacity),
-        cmocka_unit_test(siblings_repeat_with_replacement_and_run_out_without),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS(NULL, NULL)

@@ -10,7 +10,7 @@
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "sampling/rng.h"
-#include "tests/support/check.h"
+#include "tests/support/tests.h"
 #include "tests/support/lone_drafter.h"
 #include "tests/support/pairings.h"
 #include "tests/support/small_model.h"
@@ -35,7 +35,7 @@ static struct verifier_setup setup_of(struct pair *p)
 
 // ---- memory
 
-static void a_verifier_reports_its_cache_logits_and_features(void **state)
+TEST(a_verifier_reports_its_cache_logits_and_features)
 {
     struct pair *p = open_rule("rejection");
     struct verifier_setup s = setup_of(p);
@@ -73,7 +73,7 @@ static size_t record_verify_bytes(struct backend *b, const struct verify_request
     return 100;
 }
 
-static void memory_on_a_device_is_that_of_the_largest_drafts(void **state)
+TEST(memory_on_a_device_is_that_of_the_largest_drafts)
 {
     for (int i = 0; rules[i] != NULL; i++) {
         struct pair *p = open_rule("rejection");
@@ -110,7 +110,7 @@ static void *alloc_some(struct backend *b, size_t bytes)
 }
 
 // The first thing that does not fit is named: the cache, two tensors for each layer, then the rows of a pass.
-static void an_allocation_that_fails_is_an_error(void **state)
+TEST(an_allocation_that_fails_is_an_error)
 {
     struct pair *p = open_rule("rejection");
     const struct verifier_setup s = setup_of(p);
@@ -134,7 +134,7 @@ static void an_allocation_that_fails_is_an_error(void **state)
 // ---- a device that fails
 
 // The number of nodes comes from the device: one that failed may give any.
-static void a_draft_of_an_impossible_size_is_fetched_as_its_root(void **state)
+TEST(a_draft_of_an_impossible_size_is_fetched_as_its_root)
 {
     struct error err;
     struct backend *b = backend_cpu(1, &err);
@@ -207,7 +207,7 @@ static const char *verify(struct verifier *v, int at)
     return "nothing";
 }
 
-static void a_device_failure_is_reported_at_every_wait(void **state)
+TEST(a_device_failure_is_reported_at_every_wait)
 {
     for (int observed = 0; observed < 2; observed++) {
         struct error err;
@@ -236,14 +236,4 @@ static void a_device_failure_is_reported_at_every_wait(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_verifier_reports_its_cache_logits_and_features),
-        cmocka_unit_test(memory_on_a_device_is_that_of_the_largest_drafts),
-        cmocka_unit_test(an_allocation_that_fails_is_an_error),
-        cmocka_unit_test(a_draft_of_an_impossible_size_is_fetched_as_its_root),
-        cmocka_unit_test(a_device_failure_is_reported_at_every_wait),
-    };
-    return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
-}
+RUN_TESTS(pair_models_make, pair_models_remove)
