@@ -3,6 +3,7 @@
 #include "tests/device/emulated.h"
 #include "tests/device/every_backend.h"
 #include "tests/device/host_memory_device.h"
+#include "tests/support/tests.h"
 
 #include <math.h>
 #include <string.h>

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "tests/device/emulated.h"
 #include "tests/device/host_memory_device.h"
+#include "tests/support/tests.h"
 
 // Whether this backend has products of such weights with such activations.
 static bool rounds(struct backend *b, enum activations a, enum type weights)

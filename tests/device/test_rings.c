@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "tests/device/host_memory_device.h"
+#include "tests/support/tests.h"
 
 // How a backend is opened: as it is; without clusters, so that no product is spread over blocks; without bulk copies.
 enum { WAYS = 3 };

@@ -8,6 +8,7 @@
 
 #include "core/json.h"
 #include "tests/support/file_write.h"
+#include "tests/support/tests.h"
 
 TEST(blocks_dequantize_as_in_gguf_py)
 {

@@ -7,6 +7,7 @@
 #include "models/experts.h"
 #include "models/model.h"
 #include "tests/device/every_backend.h"
+#include "tests/support/tests.h"
 
 enum { WIDTH = 64, HIDDEN = 96, EXPERTS = 11, MOST = 64 };
 
