@@ -79,21 +79,21 @@ TEST(one_directory_holds_a_target_and_its_heads)
     assert_ok(alone != NULL, err);
     assert_int_equal(medusa_facts(inside)->heads, s.medusa_heads);
     assert_int_equal(medusa_facts(inside)->vocab, t.vocab);
-    float *state = xcalloc((size_t)t.width, sizeof(*state)), *logits[2];
+    float *hidden = xcalloc((size_t)t.width, sizeof(*hidden)), *logits[2];
     for (int i = 0; i < t.width; i++)
-        state[i] = (float)(i % 7) - 3;
+        hidden[i] = (float)(i % 7) - 3;
     for (int head = 0; head < s.medusa_heads; head++) {
         for (int k = 0; k < 2; k++) {
             logits[k] = xcalloc((size_t)t.vocab, sizeof(float));
             medusa_logits(k == 0 ? inside : alone, head, tensor_of(logits[k], F32, 1, t.vocab),
-                          tensor_of(state, F32, 1, t.width));
+                          tensor_of(hidden, F32, 1, t.width));
         }
         assert_true(b->sync(b, &err));
         assert_memory_equal(logits[0], logits[1], (size_t)t.vocab * sizeof(float));
         free(logits[0]);
         free(logits[1]);
     }
-    free(state);
+    free(hidden);
     medusa_close(inside);
     medusa_close(alone);
     model_close(target);

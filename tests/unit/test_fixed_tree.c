@@ -122,12 +122,12 @@ static double expected_depth(const struct tree *t, const double *share, int rank
 TEST(no_tree_has_a_larger_expected_depth_than_tree_best)
 {
     enum { RANKS = 3, PATHS = RANKS + RANKS * RANKS };
-    uint64_t state = 1;
+    uint64_t seed = 1;
     for (int round = 0; round < 20; round++) {
         double share[2 * RANKS];
         for (int i = 0; i < 2 * RANKS; i++) // descending by rank, roughly
             share[i] =
-                (double)(splitmix(&state) >> 11) * 0x1p-53 / (round % 2 == 0 ? (1 + i % RANKS) * (1 + i % RANKS) : 1);
+                (double)(splitmix(&seed) >> 11) * 0x1p-53 / (round % 2 == 0 ? (1 + i % RANKS) * (1 + i % RANKS) : 1);
         for (int d = 0; d < 2 && round % 2 == 0; d++)
             for (int r = 1; r < RANKS; r++)
                 if (share[d * RANKS + r] > share[d * RANKS + r - 1])
