@@ -32,11 +32,11 @@ static struct gpu_here gpu[MAX_GPUS_HERE];
 static int gpus, times = 2;
 static long compared, nodes_compared;
 
-static uint64_t state = 5;
+static uint64_t random_state = 5;
 
 static int any(int below)
 {
-    return (int)(splitmix(&state) % (uint64_t)below);
+    return (int)(splitmix(&random_state) % (uint64_t)below);
 }
 
 // ---- what is compared
@@ -86,10 +86,10 @@ struct trial { // a few sequences and their logits, for host and device
 
 static void some_trial(struct trial *t, bool shared_rows, int n, int slots)
 {
-    *t = (struct trial){ .n = n, .logits = splitmix(&state), .kind = (enum row_kind)any(3) };
+    *t = (struct trial){ .n = n, .logits = splitmix(&random_state), .kind = (enum row_kind)any(3) };
     t->shared_rows = shared_rows;
     for (int i = 0; i < t->n; i++) {
-        t->source[i] = philox_source(splitmix(&state), splitmix(&state) >> 32);
+        t->source[i] = philox_source(splitmix(&random_state), splitmix(&random_state) >> 32);
         t->request[i] = (struct request){ .slot = (i + any(2)) % slots, .n = 1 + any(LENGTH), .token = t->text[i] };
         for (int before = 0; before < i; before++)
             if (t->request[before].slot == t->request[i].slot)
@@ -514,7 +514,7 @@ TEST(drafts_are_built_on_the_device_if_its_stages_suffice)
 
 int main(int argc, char **argv)
 {
-    gpus = gpus_of_bits(gpu, argc, argv, &times, &state);
+    gpus = gpus_of_bits(gpu, argc, argv, &times, &random_state);
     if (gpus == 0)
         return 77;
     const int failed = tests_run(NULL, NULL);

@@ -24,11 +24,11 @@ enum { FEW_NODES = 24, MOST_NODES = 66, MOST_VOCAB = 1500, MOST_DRAFTS = 5 };
 static struct gpu_here gpu[MAX_GPUS_HERE];
 static int gpus, drafts = 100;
 
-static uint64_t state = 17;
+static uint64_t random_state = 17;
 
 static uint64_t next(void)
 {
-    return splitmix(&state);
+    return splitmix(&random_state);
 }
 
 static int any(int below)
@@ -525,7 +525,7 @@ TEST(a_device_that_fails_returns_no_decision)
 
 int main(int argc, char **argv)
 {
-    gpus = gpus_of_bits(gpu, argc, argv, &drafts, &state);
+    gpus = gpus_of_bits(gpu, argc, argv, &drafts, &random_state);
     if (gpus == 0)
         return 77;
     return tests_run(NULL, NULL);

@@ -118,12 +118,12 @@ TEST(logits_of_small_models_equal_those_of_transformers)
 
 // ---- bits
 
-static uint64_t state = 3;
+static uint64_t random_state = 3;
 
 static int32_t any_token(int vocab)
 {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (int32_t)((state >> 33) % (uint64_t)vocab);
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (int32_t)((random_state >> 33) % (uint64_t)vocab);
 }
 
 static char *small_file(enum type type, int width)
