@@ -137,7 +137,7 @@ class Worker:
         path = os.path.join(self.tree.src, m.file)
         with open(path, "rb") as f:
             whole = f.read()
-        original, archive = self.objects(m.file), self.tree.archive[m.file.split("/")[0]]
+        original, archive = self.objects(m.file), self.tree.archive[m.file]
         try:
             with open(path, "wb") as f:
                 f.write(whole[:m.start] + m.after.encode() + whole[m.end:])

@@ -13,7 +13,7 @@ import time
 
 REPO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OUT = os.path.join(REPO, "build", "mutate")
-FOLDERS = ["verifier", "decode", "sampling", "statistics", "results", "drafters", "engine", "experiments", "commands"]
+FOLDERS = ["verifier", "sampling", "results", "drafters", "engine", "experiments", "commands"]
 PLAIN = ["-DCMAKE_BUILD_TYPE=None", "-DCMAKE_C_FLAGS=-O2", "-DCMAKE_CXX_FLAGS=-O2"]
 
 
@@ -82,8 +82,16 @@ class Tree:
                 file = "results/" + carried[1] if carried else file
                 self.compile.setdefault(file, []).append(words + ["-w"])
                 self.object.setdefault(file, []).append(os.path.join(self.build, words[words.index("-o") + 1]))
-        for folder in FOLDERS:
-            self.archive[folder] = self.ninja(f"lib{folder}.a")[-1]
+        made = {}
+        for file, objects in self.object.items():    # by the library of its folder, or of the folder above that
+            folders = file.split("/")[:-1]
+            own = re.search(r"CMakeFiles/(\w+)\.dir/", objects[0])
+            for library in ([own[1]] if own else []) + folders[:1]:
+                path = os.path.join(self.build, f"lib{library}.a")
+                if os.path.exists(path):
+                    made[library] = made.get(library) or self.ninja(f"lib{library}.a")[-1]
+                    self.archive[file] = made[library]
+                    break
         for program in self.programs() + ["speclab", "speclab_emulated", "speclab_extended"]:
             self.link[program] = self.ninja(program)[-1]
 
