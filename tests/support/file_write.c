@@ -22,7 +22,7 @@ void file_write_bytes(const char *path, const void *bytes, size_t n)
 {
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_true(n == 0 || fwrite(bytes, 1, n, f) == n);
     assert_int_equal(fclose(f), 0);
 }
 
