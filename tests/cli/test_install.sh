@@ -44,11 +44,11 @@ class Last(speclab.Drafter):
         draft.add(request.tokens[-1])
 END
 (cd "$to/moved" && unset SPECLAB_PROGRAM SPECLAB_PYTHON SPECLAB_TOOL &&
-    opt/speclab/bin/speclab inspect "$to/small.gguf" | grep -q '^shape  *3 layers' &&
+    opt/speclab/bin/speclab inspect "$to/small.gguf" | grep '^shape  *3 layers' >/dev/null &&
     ! opt/speclab/bin/speclab report --db "$to/none.db" 2>"$to/error") || { echo "expected words of the package to be found"; exit 1; }
 [ "$(cat "$to/error")" = "speclab report: $to/none.db: no such database; \`speclab run FILE.yaml --db $to/none.db\` creates it" ] || { cat "$to/error"; exit 1; }
 python=$("$source/run" python -c 'import sys; print(sys.executable)' 2>/dev/null || true)
-if [ -n "$python" ] && ! ldd "$build/libspeclab_program.so" | grep -q 'lib[at]san'; then
+if [ -n "$python" ] && ! ldd "$build/libspeclab_program.so" | grep 'lib[at]san' >/dev/null; then
     (cd "$to/moved" && unset SPECLAB_PROGRAM SPECLAB_TOOL &&
         SPECLAB_PYTHON=$python opt/speclab/bin/speclab generate "$to/small.gguf" --plugin "$to/last.py" --drafter last 'red green red green' 2>/dev/null) >"$to/drafted"
     cmp "$to/drafted" "$to/program"
