@@ -4,13 +4,14 @@ import hashlib
 import http.server
 import json
 import os
+import subprocess
 import sys
 import threading
 import urllib.parse
 from unittest import mock
 
 import pytest
-from conftest import call, program, refused
+from conftest import Called, process, program, refused
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FILES = {
@@ -127,7 +128,10 @@ def test_what_cannot_be_fetched_is_said(in_process, hub, words, status, says):
 
 
 def test_another_hub_can_be_named(hub):
-    refused(call("model", "org/plain", "--endpoint", "http://127.0.0.1:9"), "org/plain: cannot be fetched from http://127.0.0.1:9")
+    words = "model", "org/plain", "--endpoint", "http://127.0.0.1:9"
+    with process(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as fresh:  # huggingface_hub reads it when it is imported
+        out, err = fresh.communicate(timeout=100)
+    refused(Called(fresh.returncode, out, err), "org/plain: cannot be fetched from http://127.0.0.1:9")
 
 
 @pytest.mark.parametrize("words, files, says", [
