@@ -160,7 +160,7 @@ fails() {                        # fails PLACE COMMAND [STATUS]: runs it in the 
     read -ra words <<<"$2"
     case $2 in *--out\ *) rm -rf "$(sed 's/.*--out \([^ ]*\).*/\1/' <<<"$2")" ;; esac
     out=$(timeout 120 bash -o pipefail -c "$2" </dev/null 2>&1) || status=$?
-    if [ $status != "${3:-0}" ] || grep -q 'Sanitizer\|runtime error' <<<"$out"; then
+    if [ $status != "${3:-0}" ] || grep -q 'ERROR: [A-Za-z]*Sanitizer\|runtime error' <<<"$out"; then
         fault "$1: $2: expected status ${3:-0}, found $status:"
         tail -n 5 <<<"$out"
         return
