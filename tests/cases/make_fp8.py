@@ -37,7 +37,7 @@ def dequantized(x, rows, columns, short):
 
 def case(seed, form):
     with tempfile.TemporaryDirectory() as folder:
-        model, made = build(CONFIG, seed, pathlib.Path(folder))
+        model, made, _ = build(CONFIG, seed, pathlib.Path(folder), False)
     with torch.no_grad():
         for name, p in model.named_parameters():
             if name.startswith("model.layers.") and p.dim() == 2:
