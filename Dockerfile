@@ -3,7 +3,7 @@
 #   docker run --rm -v ~/.cache/speclab:/root/.cache/speclab -v "$PWD":/work speclab generate smollm2-135m-instruct 'Hello'
 FROM debian:12 AS build
 COPY . /src
-RUN apt-get update -q && apt-get install -y -q --no-install-recommends dpkg-dev \
+RUN apt-get update -q && apt-get install -y -q --no-install-recommends dpkg-dev file \
  && cd /src && ./run list >/dev/null && cd build/release && cpack
 
 FROM debian:12-slim

@@ -38,7 +38,7 @@ set(CPACK_PACKAGE_CONTACT "the authors of speclab")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "speculative decoding, measured and proven exact")
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)  # by dpkg-shlibdeps, of the package dpkg-dev
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)  # by dpkg-shlibdeps: packages dpkg-dev and file
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "python3 (>= 3.11), python3-jinja2")
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "python3-numpy, python3-pandas, python3-matplotlib")
 set(CPACK_STRIP_FILES ON)
