@@ -5,7 +5,7 @@
 set(package lib/speclab/speclab)
 set(component)
 if(SPECLAB_PACKAGE)
-    set(package speclab)                 # of the wheel, which has the files in Python from pyproject.toml
+    set(package speclab) # the wheel's; pyproject.toml adds the files in Python
     set(component COMPONENT package)
 endif()
 # All of it is there, and of one revision, whenever the program was built.

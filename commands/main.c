@@ -128,15 +128,16 @@ static void hand_over(char *const *words)
     char *root = xformat("%s", package), *here = xformat("%s/words", package);
     go_up(root);
     char *script = xformat("%s/run", root), *of_checkout = xformat("%s/python/speclab/words", root);
+    const bool installed = access(here, R_OK) == 0;
     int to = 0;
     if (access(script, X_OK) == 0 && access(of_checkout, R_OK) == 0)
         argv[to++] = script;
-    else if (python != NULL || access(here, R_OK) == 0) {
+    else if (python != NULL || installed) {
         static char *const start[] = { "python3", "-P", "-B", "-m", "speclab" };
         for (size_t i = 0; i < sizeof(start) / sizeof(start[0]); i++)
             argv[to++] = i == 0 && python != NULL ? python : start[i];
         const char *path = getenv("PYTHONPATH");
-        if (access(here, R_OK) == 0)
+        if (installed)
             setenv("PYTHONPATH", path != NULL && *path != '\0' ? xformat("%s:%s", root, path) : root, 1);
     }
     const bool found = to > 0;

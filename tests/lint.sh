@@ -115,7 +115,7 @@ grep -nE '\b(rand|random|drand48|srand)\(' -r --include='*.[ch]' ${folders%% res
 commented='commands core engine sampling experiments kernels/cpu kernels/cuda kernels/device_step kernels/*.[ch] models drafters verifier results python/speclab python/training'
 while read -r place; do
     violation "$place"
-done < <(files $commented | grep -E '\.(c|h|cu|sql|py)$' | xargs perl -CSD -ne '
+done < <(files $commented | grep -E '\.(c|h|cpp|cu|sql|py)$' | xargs perl -CSD -ne '
     BEGIN { $preposition = qr/as|at|behind|below|beside|before|after|between|by|for|from|in|into|of|on|onto|to|under|up to|with|without/ }
     $mark = $ARGV =~ /py$/ ? qr/#/ : $ARGV =~ /sql$/ ? qr/--/ : qr{//};
     if ($ARGV =~ /py$/ && (/"""/ || $inside)) {

@@ -14,7 +14,7 @@
 
 namespace math = boost::math;
 
-// What is beyond the doubles is 0 or infinite; nothing is thrown, and the arithmetic is that of doubles on every machine.
+// What is beyond the doubles is 0 or infinite, nothing is thrown, and the arithmetic is that of doubles everywhere.
 using quiet = math::policies::policy<math::policies::domain_error<math::policies::ignore_error>,
                                      math::policies::pole_error<math::policies::ignore_error>,
                                      math::policies::overflow_error<math::policies::ignore_error>,

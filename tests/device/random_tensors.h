@@ -7,7 +7,7 @@
 struct backend;
 
 uint64_t next(void);    // 64 random bits
-void seed(uint64_t to); // of all that follow
+void seed(uint64_t to); // all tensors that follow are made of it
 
 void *scratch(int64_t bytes); // zeros
 void scratch_free(void);

@@ -40,7 +40,7 @@ enum act { NOTHING_WRONG, HOST_LOADS, HOST_STORES, HOST_LOADS_AFTER_A_KERNEL, KE
 
 struct fault {
     enum act act;
-    enum place x, y; // of x += y in a kernel; x: that the host uses
+    enum place x, y; // a kernel computes x += y; the host uses x
     const char *message;
     bool only_sanitized; // detected under AddressSanitizer alone
 };

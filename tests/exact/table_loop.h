@@ -26,7 +26,7 @@ enum draft_source {
 struct draft_shape { // the shape of drafts
     const char *name;
     const char *
-        form; // of each node but the root its parent's number and d, s or w: deterministic, sampled, without replacement
+        form; // each node but the root: its parent's number and d, s or w (deterministic, sampled, without replacement)
     enum draft_source source; // LOOKUP: the form tells the number of nodes only
     bool chains;              // several, equally deep
     // Set by draft_shape_of:

@@ -151,7 +151,8 @@ TEST(boxes_that_misuse_uniforms_are_detected)
         print(cases[i].name, &b);
         assert_true(b.sound && (shows > 0 ? b.distance > shows : b.distance <= ROUNDING));
         assert_true(shows != IMPOSSIBLE ? shows > 0 || b.impossible == 0 : b.impossible > 0 && b.impossible <= 0x1p-52);
-        assert_true(shows > 0 || b.max_cuts == (shows == CUTS || misuse == SHARED_ACCEPT ? 2 : 1)); // of two siblings
+        assert_true(shows > 0 ||
+                    b.max_cuts == (shows == CUTS || misuse == SHARED_ACCEPT ? 2 : 1)); // two siblings: two cuts
         b.max_cuts = 1;
         if (shows == 0)
             assert_exact(&b);

@@ -161,7 +161,7 @@ TEST(rule_options_accept_exactly_their_range)
         struct settings *m = settings_pairs(cases[i / 4].values[i % 4], "rule", &err);
         void *options = xcalloc(1, rule->options_size);
         assert_int_equal(options_read(m, rule->name, rule->options, options, &err), i % 4 < 2);
-        free(options); // of numbers
+        free(options); // numbers, which own nothing
         settings_free(m);
     }
 }

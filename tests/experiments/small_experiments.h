@@ -21,12 +21,12 @@ struct json *dry_run(const char *text, struct store *s);             // to be fr
 int planned(const struct json *plan, const char *key, int cell);     // an integer of a dry run's cell; -1: of the whole
 void perform(struct store *s, const char *sql, ...) __attribute__((format(printf, 2, 3))); // without a result
 void expect_none(struct store *s, const char *what, const char *sql); // fails the test unless the SQL gives 0
-void expect_count(struct store *s, int64_t n, const char *from);      // of rows: what follows SELECT count(*) FROM
+void expect_count(struct store *s, int64_t n, const char *from);      // from: what follows SELECT count(*) FROM
 int64_t query_first_int(struct store *s, const char *sql);            // the first column of the first row; -1: no row
 // All that two databases have of runs, texts, steps and trials but times and ids. pairs: and what was decoded together.
 void expect_same_results(struct store *s, const char *other, bool pairs);
 // The message, without the test's directory, has the pattern's parts (printed_text.h). of: what it is about.
 void expect_error(const struct error *err, const char *pattern, const char *of);
-void expect_load_error(const char *text, const char *pattern); // of an experiment
+void expect_load_error(const char *text, const char *pattern); // text: an experiment's file
 
 enum { TURNS = 8 }; // of all conversations in conversations.jsonl

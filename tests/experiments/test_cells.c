@@ -14,7 +14,7 @@
 #include "tests/experiments/small_experiments.h"
 #include "tests/support/small_model.h"
 
-struct hashes { // of every cell, and of its peers, in the experiment's order
+struct hashes { // every cell's and its peers', in the experiment's order
     int n;
     char cell[64][HASH_TEXT], peers[64][HASH_TEXT];
 };

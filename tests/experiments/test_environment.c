@@ -187,7 +187,7 @@ TEST(a_cell_with_changed_files_is_reported)
         free(said);
     }
     expect_count(s, 4, "(SELECT DISTINCT tokens FROM sequence)"); // each was decoded by the model as it was then
-    expect_count(s, 2, "(SELECT DISTINCT target_hash FROM run)"); // of the weights alone
+    expect_count(s, 2, "(SELECT DISTINCT target_hash FROM run)"); // the hashes are the weights' alone
     store_close(s);
     free(path);
 }

@@ -146,7 +146,7 @@ TEST(a_shards_database_can_be_continued_whole)
 TEST(more_prompts_or_repeats_make_a_part_unfinished)
 {
     static const struct {
-        int limit, repeats, conversations; // of shard 0/2
+        int limit, repeats, conversations; // conversations: those of shard 0/2
     } cases[] = { { 2, 1, 1 }, { 4, 1, 2 }, { 4, 2, 4 }, { 2, 1, 4 } };
     struct store *s = open_store("more.db");
     for (int i = 0; i < 4; i++) {

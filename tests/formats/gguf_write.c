@@ -56,7 +56,7 @@ static void put_string(struct text *t, const char *s, size_t n)
 
 void gguf_write_copy(struct gguf_writer *w, const struct gguf_value *v)
 {
-    static const char alignment[] = "general.alignment"; // of tensors, if it stands in the file
+    static const char alignment[] = "general.alignment"; // tensors have it, if it stands in the file
     put_string(&w->values, v->key.s, v->key.n);
     put_u32(&w->values, v->type);
     w->n_values++;

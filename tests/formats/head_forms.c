@@ -50,7 +50,7 @@ static const struct form {
     const char *name;
     enum head_kind kind;
     bool shared, speculators;
-    int width, vocab; // of its target, as it says; 0: the bench's
+    int width, vocab; // what it says of its target; 0: the bench's
     const char *changes;
 } forms[] = {
     { .name = "medusa", .kind = HEAD_MEDUSA },

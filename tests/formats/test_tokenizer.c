@@ -127,7 +127,7 @@ TEST(smollm2_encodes_every_golden_text_as_hugging_face_does)
     tokenizer_close(t);
 }
 
-// Of Llama 3's style and of Qwen 2's.
+// Tokenizers in the styles of Llama 3 and Qwen 2.
 TEST(small_vocabularies_encode_every_golden_text_as_hugging_face_does)
 {
     static const char *const names[] = { "tokenizer_l3", "tokenizer_q2" };

@@ -79,7 +79,7 @@ TEST(a_gguf_file_with_a_tensor_that_its_architecture_does_not_have_is_refused)
 TEST(a_directory_with_tensors_that_are_not_used_is_refused)
 {
     static const struct {
-        const char *changes, *words; // of small_default, as by head_change()
+        const char *changes, *words; // changes of small_default, as head_change() reads them
     } wrong[] = {
         { "num_hidden_layers=2", "config.json: num_hidden_layers is 2, but the file has tensors of 3 layers: "
                                  "model.layers.2.input_layernorm.weight, " },

@@ -32,7 +32,7 @@ static int tear_down(void **state)
 
 // ---- what a step reports
 
-struct kept { // of a step
+struct kept { // what is kept of a step
     int nodes, path;
     int32_t draft[64], parent[64], node[64], token[64];
     double p[64];

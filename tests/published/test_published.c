@@ -292,7 +292,8 @@ TEST(heads_fit_targets_that_are_read_as_published)
         free(head);
         free(target);
     }
-    assert_true(resident_kb() - before < 600000); // of hundreds of gigabytes; the sanitizers keep what was freed
+    assert_true(resident_kb() - before <
+                600000); // the files have hundreds of gigabytes; the sanitizers keep what was freed
 }
 
 int main(void)

@@ -44,7 +44,7 @@ TEST(a_run_gets_each_environment_once)
 {
     static const struct {
         struct environment of;
-        const char *names; // of all revisions so far
+        const char *names; // all revisions so far
     } rows[] = {
         // the first one twice, as when the nodes of a cluster alternate
         { { .processor = "AMD EPYC", .arithmetic = "avx2, 2 threads", .revision = "0.1.0-abc" }, "0.1.0-abc" },
@@ -85,7 +85,7 @@ TEST(a_run_gets_each_environment_once)
         store, "CREATE TEMP TRIGGER refuse BEFORE INSERT ON environment BEGIN SELECT RAISE(ABORT, 'refused'); END");
     assert_false(store_add_environment(store, id, 1, &rows[0].of, &err));
     expect_contains(err.text, "refused");
-    r.experiment = "another"; // the same cell in another experiment is another run
+    r.experiment = "another"; // a cell of another experiment is another run
     assert_true(store_run(store, &r, &id, &err));
     assert_true(id != facts->id[TREE]);
     expect(TREE, "SELECT count(*) FROM run WHERE %lld", SAMPLE_RUNS + 1);

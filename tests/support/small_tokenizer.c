@@ -21,7 +21,7 @@ static const char *const other_merges[MERGES] = { "t h", "i n", "th e", "Ġ a", 
 static const int other_special[] = { SMALL_ENDOFTEXT, SMALL_IM_END, SMALL_IM_START };
 _Static_assert(SPECIAL + BYTES + MERGES == SMALL_TOKENS, "SMALL_TOKENS in small_model.h");
 
-static const char *const none = NULL; // of JSON
+static const char *const none = NULL; // JSON's null
 static const bool no = false, yes = true;
 
 static const char chatml[] =

@@ -45,7 +45,7 @@ TEST(a_verifier_reports_its_cache_logits_and_features)
                                            TARGET_CHUNK < model_rows(p->target) ? TARGET_CHUNK : model_rows(p->target));
     static const struct {
         enum type type;
-        size_t numbers, bytes; // of a block
+        size_t numbers, bytes; // a block's
     } types[] = { { F32, 1, 4 }, { BF16, 1, 2 }, { Q8_0, 32, 34 } };
     for (int i = 0; i < 3; i++) {
         s.cache = shape.type = types[i].type;
