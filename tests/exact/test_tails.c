@@ -25,6 +25,13 @@ TEST(kolmogorov_tail_is_accurate_for_finite_samples)
     }
 }
 
+TEST(tails_at_their_edges)
+{
+    assert_true(tail_chi_square(0, 3) == 0 && tail_kolmogorov(0, 3) == 0);
+    assert_true(tail_normal(INFINITY) == -INFINITY);
+    assert_true(isnan(tail_chi_square(NAN, 3)) && isnan(tail_normal(NAN)) && isnan(tail_kolmogorov(NAN, 3)));
+}
+
 // The tail of a sum s >> variance is near exp(-s (log(s / variance) - 1)), Poisson's.
 TEST(a_sum_without_a_variance_is_certain)
 {
@@ -49,6 +56,22 @@ TEST(dependent_columns_have_no_least_squares)
     near(x[1], 1, 1e-12);
     assert_true(least_squares(x, tiny, b, 3, 2)); // small, not dependent
     near(x[1], 1e20, 1e8);
+}
+
+TEST(holm_relaxes_the_level_step_by_step)
+{
+    const double p[] = { -1, -3, NAN, -INFINITY, -2.5, 0 };
+    double adjusted[6];
+    holm(adjusted, p, 6);
+    assert_true(adjusted[3] == -INFINITY && isnan(adjusted[2]));
+    near(adjusted[1], -3 + log10(4), 1e-15);
+    near(adjusted[4], -2.5 + log10(3), 1e-15);
+    near(adjusted[0], -1 + log10(2), 1e-15);
+    near(adjusted[5], 0, 0);
+    const double equal[] = { -1, -1 };
+    holm(adjusted, equal, 2);
+    near(adjusted[0], -1 + log10(2), 1e-15);
+    near(adjusted[1], adjusted[0], 0); // never below that of a smaller one
 }
 
 // ---- sample sizes

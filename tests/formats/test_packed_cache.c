@@ -284,6 +284,14 @@ TEST(commands_report_reads_and_writes_of_the_cache)
         child_result_free(&kept);
     }
     child_result_free(&plain);
+    struct child_result text = child_run("generate %s --packed keep --chat none --tokens 3 then", path);
+    child_expect_success(&text, "generate");
+    assert_non_null(strstr(text.err, messages[1]));
+    child_result_free(&text);
+    struct child_result refused = child_run("generate %s --packed maybe --tokens 3 then", path);
+    assert_int_equal(refused.status, 2);
+    assert_non_null(strstr(refused.err, "maybe"));
+    child_result_free(&refused);
     free(path);
     free(lines);
 }
